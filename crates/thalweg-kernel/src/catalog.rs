@@ -214,6 +214,7 @@ mod tests {
             created: CommitNo(1),
             tree: Tree::empty(TableId(id)),
             orders: None,
+            masks: None,
             open: OpenList::default(),
         })
     }

@@ -10,6 +10,7 @@ use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FrameHead, SectionKind};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{self, Entry, ItemName};
+use crate::masks::MaskEdit;
 use crate::orders::{AddHead, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, OrdersEdit, ReplaceEdit};
 use crate::wire::{Fault, Reader};
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub(crate) enum Change {
         blocks_offset: u64,
     },
     Edit(Edit),
+    /// Comes after what brings the items that it names.
+    Mask(MaskEdit),
     Producer(Producer),
 }
 
@@ -37,9 +40,10 @@ impl Change {
             Self::Rows(part) => check_rows(part),
             Self::Group { head, entries, .. } => {
                 head.check()?;
-                // One that is complete says that the rows of the commit have no entries in an index.
+                // One that is complete says that the rows of the commit have no entries in an index; one that covers may leave all
+                // rows out.
                 ensure(
-                    !entries.is_empty() || head.is_complete,
+                    !entries.is_empty() || head.is_complete || head.left_out > 0,
                     "a group without blocks",
                 )?;
                 ensure(
@@ -59,6 +63,7 @@ impl Change {
                 lists.try_for_each(|added| check_roots(added))
             }
             Self::Edit(Edit::Orders(edit)) => edit.check(),
+            Self::Mask(edit) => edit.check(),
             Self::Edit(Edit::CreateTable { indexes, .. }) => ensure(
                 (*indexes as usize) < MOST_ORDERS,
                 "a table of more indexes than there can be",
@@ -76,6 +81,7 @@ impl Change {
             Self::Rows(part) => Some(part.table),
             Self::Group { head, .. } => Some(head.table),
             Self::Edit(edit) => Some(edit.table()),
+            Self::Mask(edit) => Some(edit.table),
             Self::Producer(_) => None,
         }
     }
@@ -170,6 +176,7 @@ const EDIT_DEFINITION: u8 = 4;
 const EDIT_ADD_FRAGMENTS: u8 = 5;
 const EDIT_REPLACE: u8 = 6;
 const EDIT_ORDERS: u8 = 7;
+const EDIT_MASK: u8 = 8;
 /// Bytes of an order of a new table.
 const NEW_ORDER_BYTES: usize = 8;
 
@@ -221,6 +228,11 @@ pub(crate) fn put_edit(edit: &Edit, out: &mut Vec<u8>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+pub(crate) fn put_mask(edit: &MaskEdit, out: &mut Vec<u8>) {
+    out.put_u8(EDIT_MASK);
+    edit.put(out);
 }
 
 pub(crate) fn get_edit(section: &[u8]) -> Result<Edit> {
@@ -337,6 +349,10 @@ pub(crate) fn changes_of(head: &FrameHead, frame: &Bytes) -> Result<Option<Vec<C
                     .next()
                     .ok_or_else(|| Error::corruption("GROUP section", "it has no blocks"))?;
                 get_group(section, u64::from(blocks.offset))?
+            }
+            SectionKind::Edit if section.first() == Some(&EDIT_MASK) => {
+                let edit = MaskEdit::decode(&section[1..])?;
+                Change::Mask(edit.in_frame(head.id.commit))
             }
             SectionKind::Edit => Change::Edit(get_edit(section)?),
             SectionKind::Producer => Change::Producer(get_producer(section)?),

@@ -41,6 +41,7 @@ use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, Pending, Tree, WrittenPages};
+use crate::masks::TableMasks;
 use crate::open_rows::{OpenList, OpenRows};
 use crate::orders::{Coverage, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, Order, Orders};
 use crate::producers::Producers;
@@ -54,6 +55,10 @@ use std::sync::Arc;
 const CHECKPOINT_VERSION: u32 = 2;
 /// What else there is of a table: orders beside its rows, or there once were.
 const HAS_ORDERS: u8 = 1;
+/// Masks of its items, all of them.
+const HAS_MASKS: u8 = 4;
+/// Masks of its open rows.
+const HAS_OPEN_MASKS: u8 = 8;
 /// States of an order.
 const ORDER_ON: u8 = 1;
 const ORDER_OFF: u8 = 2;
@@ -188,10 +193,24 @@ fn put_table(
     out.put_u32(definition);
     out.put_u32(table.definition_version);
     out.put_u64(table.created.0);
-    out.put_u8(table.orders.as_ref().map_or(0, |_| HAS_ORDERS));
+    let masks = table.masks();
+    let orders = table.orders.as_ref().map_or(0, |_| HAS_ORDERS);
+    let items = masks.filter(|masks| masks.has_items());
+    let open = masks.filter(|masks| masks.has_open());
+    let what_else = orders | items.map_or(0, |_| HAS_MASKS) | open.map_or(0, |_| HAS_OPEN_MASKS);
+    out.put_u8(what_else);
     put_tree(table.id, (0, &table.tree), written, out)?;
     if let Some(orders) = &table.orders {
         put_orders(table.id, orders, written, out)?;
+    }
+    if let Some(masks) = items {
+        put_sized(out, |out| {
+            masks.put_items(out);
+            Ok(())
+        })?;
+    }
+    if let Some(masks) = open {
+        masks.put_open(out);
     }
     let count_at = out.len();
     out.put_u32(0);
@@ -457,14 +476,18 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
     let definition_version = wire.u32()?;
     let created = CommitNo(wire.u64()?);
     let what_else = wire.u8()?;
-    if what_else & !HAS_ORDERS != 0 {
-        return Err(wire.unknown("a table has masks"));
+    let known = HAS_ORDERS | HAS_MASKS | HAS_OPEN_MASKS;
+    if what_else & !known != 0 {
+        return Err(wire.unknown(format_args!(
+            "what else there is of a table: {what_else:#x}"
+        )));
     }
     let tree = get_tree(wire, id)?;
     let orders = match what_else & HAS_ORDERS {
         0 => None,
         _ => Some(Arc::new(get_orders(wire, id)?)),
     };
+    let masks = get_masks(wire, what_else)?;
     Ok(TableState {
         id,
         name,
@@ -473,8 +496,25 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
         created,
         tree,
         orders,
+        masks,
         open: OpenList::default(),
     })
+}
+
+fn get_masks(wire: &mut Fields<'_>, what_else: u8) -> Result<Option<Arc<TableMasks>>> {
+    let mut masks = TableMasks::default();
+    if what_else & HAS_MASKS != 0 {
+        masks.read_items(wire.bytes()?)?;
+    }
+    if what_else & HAS_OPEN_MASKS != 0 {
+        wire.read(|reader| masks.read_parts(reader))?;
+    }
+    let has_none = (what_else & HAS_MASKS != 0 && !masks.has_items())
+        || (what_else & HAS_OPEN_MASKS != 0 && !masks.has_open());
+    if has_none {
+        return Err(Error::corruption("checkpoint", "masks of nothing"));
+    }
+    Ok((!masks.is_empty()).then(|| Arc::new(masks)))
 }
 
 /// Gives a table the open rows that the checkpoint holds of it.
@@ -492,6 +532,7 @@ fn get_open_rows(wire: &mut Fields<'_>, table: TableId, working: &mut Working) -
         working.push_open(OpenRows {
             commit,
             begins_section,
+            number: 0,
             part,
         });
     }

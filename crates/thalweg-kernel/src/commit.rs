@@ -3,6 +3,7 @@
 use crate::block::EncodedBlock;
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
+use crate::masks::MaskEdit;
 use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
 use bytes::Bytes;
 
@@ -33,6 +34,8 @@ pub struct Commit {
     pub groups: Vec<GroupPart>,
     /// Changes of tables and their definitions.
     pub edits: Vec<Edit>,
+    /// Rows that are hidden, after all else: of items and open rows that there are, or of items that this commit brings.
+    pub masks: Vec<MaskEdit>,
     /// The last commit of the snapshot that replacements and the ranges of a coverage were prepared from. Replacements are
     /// refused if blocks of their table were replaced since, ranges if rows came into them since without their entries.
     pub prepared_at: Option<CommitNo>,
@@ -144,7 +147,9 @@ impl Commit {
             Edit::SetDefinition { .. } => may_define,
             edit => drops_orders(edit),
         };
-        self.rows.is_empty() && self.groups.is_empty() && self.edits.iter().all(frees)
+        let is_plain = self.rows.is_empty() && self.groups.is_empty();
+        // Masks beside a replacement are those of what it moves.
+        is_plain && !self.edits.is_empty() && self.edits.iter().all(frees)
     }
 
     /// Does nothing but drop tables.

@@ -16,6 +16,7 @@
 //! would need one that replaces them, and what is rewritten lies among rows that are soon garbage: it would be moved in each
 //! round again.
 
+use crate::block::ROWS_ORDER;
 use crate::commit::{Commit, Durability, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::{FragmentWriter, read_to_copy};
@@ -24,8 +25,10 @@ use crate::ids::{FileId, TableId};
 use crate::index::{Entry, EntryKey, ItemName, Step, Tree};
 use crate::job::Job;
 use crate::limits::are_few_pages;
+use crate::masks::{MaskEdit, MovedMasks};
 use crate::orders::{OrderReplace, ReplaceEdit};
 use crate::paths::{list_fragments, list_segments, segment_path};
+use crate::state::TableSnapshot;
 use crate::writer::Writer;
 use std::collections::{BTreeSet, HashSet};
 
@@ -293,8 +296,17 @@ impl<'a> Round<'a> {
         };
         let mut edit = ReplaceEdit::of_orders(table.id);
         let copied = table.trees().try_for_each(|(order, tree)| {
-            let copied = self.copy_order((table.id, order), tree, &mut moved)?;
-            edit.orders.extend(copied);
+            if let Some((replaced, hidden)) = self.copy_order(&table, order, tree, &mut moved)? {
+                let root = replaced.added.first();
+                edit.carried += hidden.rows();
+                let item = root.and_then(|root| hidden.of_fragment(root));
+                moved.commit.masks.extend(item.map(|item| MaskEdit {
+                    table: table.id,
+                    items: vec![item],
+                    parts: Vec::new(),
+                }));
+                edit.orders.push(replaced);
+            }
             Ok(())
         });
         if copied.is_err() {
@@ -311,10 +323,16 @@ impl<'a> Round<'a> {
     /// The same of one order.
     fn copy_order(
         &mut self,
-        (table, order): (TableId, u32),
+        state: &TableSnapshot,
+        order: u32,
         tree: &Tree,
         moved: &mut Move,
-    ) -> Result<Option<OrderReplace>> {
+    ) -> Result<Option<(OrderReplace, MovedMasks)>> {
+        let table = state.id;
+        // Masks are of the rows alone.
+        let masks = state.masks().filter(|_| order == ROWS_ORDER);
+        let mask_of = |name: &ItemName, rank: u32| masks?.of_item(name)?.of_block(rank);
+        let mut hidden = MovedMasks::default();
         let most_blocks = MOST_MOVED_BLOCKS - moved.blocks;
         if tree.pending().is_some() && order != 0 {
             // The rows are there without it.
@@ -345,20 +363,31 @@ impl<'a> Round<'a> {
             };
             fragment.copy_block(&block)?;
             bytes += u64::from(entry.address.bytes);
-            removed.push(ItemName::of(&entry));
+            let name = ItemName::of(&entry);
+            hidden.push(&entry, mask_of(&name, 0));
+            removed.push(name);
         }
         moved.is_partial |= found.is_partial;
         let Some(mut fragment) = fragment else {
             return Ok(None);
         };
         let room = most_blocks - removed.len();
-        let along = found.small_fragments;
-        self.copy_along(table, along, &mut fragment, bytes, room, &mut removed)?;
+        let along = self.copy_along(table, found.small_fragments, &mut fragment, bytes, room)?;
+        for (small, blocks) in along {
+            let name = ItemName::of(&small);
+            for (rank, block) in (0..).zip(&blocks) {
+                hidden.push(block, mask_of(&name, rank));
+            }
+            removed.push(name);
+        }
         moved.blocks += removed.len();
         let file = fragment.id();
         let added = vec![fragment.finish_unnamed()?];
         moved.files.push(file);
-        Ok(Some(OrderReplace::of_items(order, removed, added)))
+        Ok(Some((
+            OrderReplace::of_items(order, removed, added),
+            hidden,
+        )))
     }
 
     /// Walks the tree of an order, but for what is below its fragments, up to so many blocks.
@@ -420,7 +449,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Copies small fragments of a table behind `bytes` that were copied to a new one.
+    /// Copies small fragments of a table behind `bytes` that were copied to a new one; returns them, each with its blocks.
     fn copy_along(
         &self,
         table: TableId,
@@ -428,9 +457,9 @@ impl<'a> Round<'a> {
         fragment: &mut FragmentWriter,
         mut bytes: u64,
         most_blocks: usize,
-        removed: &mut Vec<ItemName>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Entry, Vec<Entry>)>> {
         let store = &self.writer.store;
+        let mut along = Vec::new();
         let mut most_blocks = most_blocks as u64;
         small_fragments.sort_by_key(|small| small.block_bytes);
         for small in small_fragments {
@@ -444,14 +473,15 @@ impl<'a> Round<'a> {
                 .collect();
             // One that cannot be read stays as it is: it is in nobody's way.
             let Ok(blocks) = blocks else { continue };
-            for block in blocks {
-                fragment.copy_block(&block)?;
+            for block in &blocks {
+                fragment.copy_block(block)?;
             }
             most_blocks -= small.blocks;
             bytes += small.block_bytes;
-            removed.push(ItemName::of(&small));
+            let blocks = blocks.into_iter().map(|block| block.entry).collect();
+            along.push((small, blocks));
         }
-        Ok(())
+        Ok(along)
     }
 
     fn note_error(&mut self, error: Error) {

@@ -62,6 +62,7 @@ struct Uses {
     /// Edits of its orders, and how many of these they make or drop.
     orders: usize,
     orders_made: usize,
+    masks: usize,
 }
 
 impl<'a> Parts<'a> {
@@ -71,6 +72,7 @@ impl<'a> Parts<'a> {
             Change::Rows(part) => self.uses(part.table).raw_rows += 1,
             Change::Group { head, entries, .. } => self.add_blocks(head, entries),
             Change::Edit(edit) => self.add_edit(edit)?,
+            Change::Mask(edit) => self.uses(edit.table).masks += 1,
         }
         Ok(())
     }
@@ -210,6 +212,9 @@ impl Uses {
             return Some(
                 "a commit replaces blocks of a table once, and covers none of its open rows beside that: store one after the other",
             );
+        }
+        if self.masks > 1 {
+            return Some("a commit hides rows of a table by one edit");
         }
         if self.orders > 1 {
             return Some("a commit changes the orders of a table once");

@@ -8,6 +8,8 @@ use std::fmt;
 
 /// Orders above 1.
 const ORDERS: u32 = 1 << 0;
+/// Masks.
+const MASKS: u32 = 1 << 1;
 /// Page grids of blocks.
 const GRIDS: u32 = 1 << 5;
 /// Codecs beyond the first ones.
@@ -36,8 +38,14 @@ impl Features {
         to_write: ORDERS,
     };
 
+    /// Those of a database in which rows were hidden.
+    pub(crate) const MASKS: Self = Self {
+        to_read: MASKS,
+        to_write: MASKS,
+    };
+
     /// Those that this program knows.
-    const KNOWN: u32 = ORDERS | GRIDS | CODECS;
+    const KNOWN: u32 = ORDERS | MASKS | GRIDS | CODECS;
 
     /// These and others.
     pub(crate) fn with(self, other: Self) -> Self {
@@ -87,13 +95,13 @@ mod tests {
         Features::WRITTEN.check_writing("root").unwrap();
         let newer = Features {
             to_read: CODECS,
-            to_write: CODECS | 1 << 1 | 1 << 31,
+            to_write: CODECS | 1 << 2 | 1 << 31,
         };
         newer.check_reading("root").unwrap();
         let error = newer.check_writing("root").unwrap_err();
-        assert!(error.message().contains("(1, 31)"), "{error}");
+        assert!(error.message().contains("(2, 31)"), "{error}");
         let both = newer.with(Features {
-            to_read: 1 << 2,
+            to_read: 1 << 3,
             to_write: 0,
         });
         assert!(both.check_reading("root").is_err());

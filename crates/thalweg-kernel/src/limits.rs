@@ -9,6 +9,7 @@ use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::index::{ItemName, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
+use crate::masks::MaskEdit;
 use crate::rules;
 
 /// Larger commits are staged as fragments by the layer above.
@@ -26,6 +27,9 @@ pub const NAME_LIMIT_BYTES: usize = 255;
 /// What a table takes of that besides its name and its definition.
 pub(crate) const TABLE_BYTES: u64 = 128;
 
+/// Masks of all tables: all of them are in memory and in each full checkpoint.
+pub(crate) const MASKS_LIMIT_BYTES: u64 = 32 << 20;
+
 /// What an order beside the rows takes of it: its coverage may take as much.
 pub(crate) const ORDER_BYTES: u64 = 25 << 10;
 
@@ -40,6 +44,7 @@ const FRAME_RESERVE_BYTES: u64 = 4 << 10;
 pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
     let sections = commit.rows.len()
         + commit.edits.len()
+        + commit.masks.len()
         + usize::from(commit.producer.is_some())
         + 2 * commit.groups.len();
     if sections > FRAME_MAX_SECTIONS {
@@ -50,6 +55,9 @@ pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
         return Err(Error::new(ErrorKind::Limit, message));
     }
     let edits: usize = commit.edits.iter().map(edit_bytes).sum();
+    let edits = edits + { commit.masks.iter() }
+        .map(MaskEdit::len_bytes)
+        .sum::<usize>();
     check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)
 }
 

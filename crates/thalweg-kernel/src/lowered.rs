@@ -3,7 +3,7 @@
 //! Invariants: blocks and fragments of a commit are numbered in the order they came, each table's from 0; a block knows its
 //! place in the frame before the frame knows its place in the log.
 
-use crate::change::{Change, changes_of, put_edit, put_group, put_producer, put_rows};
+use crate::change::{Change, changes_of, put_edit, put_group, put_mask, put_producer, put_rows};
 use crate::commit::{Commit, Edit, GroupPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, SectionKind};
@@ -34,14 +34,15 @@ pub(crate) fn lower(
         rows,
         groups,
         edits,
+        masks,
         prepared_at: _,
         producer,
     } = commit;
-    if rows.is_empty() && groups.is_empty() && edits.is_empty() {
+    if rows.is_empty() && groups.is_empty() && edits.is_empty() && masks.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
     }
     let mut ordinals = Ordinals::default();
-    let is_small = groups.is_empty() && edits.is_empty();
+    let is_small = groups.is_empty() && edits.is_empty() && masks.is_empty();
     changes.extend(rows.into_iter().map(Change::Rows));
     for mut edit in edits {
         if let Edit::CreateTable { table, .. } = &mut edit {
@@ -67,6 +68,8 @@ pub(crate) fn lower(
         changes.push(change);
         blocks.push(group_blocks);
     }
+    let masks = masks.into_iter().map(|edit| edit.in_frame(number));
+    changes.extend(masks.map(Change::Mask));
     Ok(Lowered {
         changes,
         blocks,
@@ -146,6 +149,10 @@ pub(crate) fn build(builder: &mut FrameBuilder, lowered: &mut Lowered) -> Result
                 Ok(())
             })?,
             Change::Edit(edit) => builder.section(SectionKind::Edit, |out| put_edit(edit, out))?,
+            Change::Mask(edit) => builder.section(SectionKind::Edit, |out| {
+                put_mask(edit, out);
+                Ok(())
+            })?,
             Change::Producer(producer) => builder.section(SectionKind::Producer, |out| {
                 put_producer(producer, out);
                 Ok(())

@@ -35,6 +35,8 @@ pub struct OpenRows {
     /// Blocks were committed to the table after the open rows before these and before these: an encoder begins a new
     /// block here, because the order of arrival across blocks is that of their commits.
     pub begins_section: bool,
+    /// Which ROWS section of the table in its commit, from 0 on: by it masks name the rows.
+    pub number: u32,
     /// The rows.
     pub part: RowsPart,
 }
@@ -171,6 +173,7 @@ mod tests {
             tail.push(OpenRows {
                 commit: CommitNo(commit),
                 begins_section: false,
+                number: 0,
                 part,
             });
         }

@@ -48,6 +48,14 @@ impl Open {
         counts.map(|(_, rows, _)| u64::from(*rows)).sum()
     }
 
+    /// The rows of a part of a commit that is open.
+    pub(crate) fn rows_of_part(&self, commit: CommitNo, number: u32) -> Option<u32> {
+        let first = self.counts.partition_point(|(other, ..)| *other < commit);
+        let at = first.checked_add(usize::try_from(number).ok()?)?;
+        let (of, rows, _) = self.counts.get(at)?;
+        (*of == commit).then_some(*rows)
+    }
+
     /// The first commit of which rows are open.
     pub(crate) fn first_commit(&self) -> Option<CommitNo> {
         self.counts.front().map(|(commit, ..)| *commit)
@@ -129,6 +137,9 @@ impl OpenTables {
         rows.begins_section |= std::mem::take(&mut open.has_later_blocks);
         let (was_full, class_before) = (open.is_full(), open.size_class());
         let is_first = open.counts.is_empty();
+        let of_commit = open.counts.iter().rev();
+        let of_commit = of_commit.take_while(|(commit, ..)| *commit == rows.commit);
+        rows.number = crate::fields::len_u32(of_commit.count());
         open.rows += u64::from(rows.part.rows);
         open.bytes += u64::from(bytes);
         open.counts.push_back((rows.commit, rows.part.rows, bytes));
@@ -346,6 +357,7 @@ mod tests {
             self.open.push(OpenRows {
                 commit: CommitNo(self.commit),
                 begins_section: false,
+                number: 0,
                 part,
             });
         }

@@ -49,7 +49,8 @@ pub trait RowEncoder: Send + Sync {
     fn block_rows(&self, table: &TableState) -> Result<u32>;
 
     /// Encodes all of `rows` as blocks. Rows before and after one with [`OpenRows::begins_section`] are never in one
-    /// block. Each block's entry says the commits of its rows.
+    /// block. Each block's entry says the commits of its rows. Rows that are hidden ([`TableSnapshot::hidden_in`]) are left out,
+    /// and change nothing else.
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
 
     /// Encodes the entries that the indexes of the table get for all of `rows`, those of each index that is on. An index that

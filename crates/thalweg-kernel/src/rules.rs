@@ -38,6 +38,8 @@ pub enum Rule {
     LoweredCoverage,
     /// Ranges are complete only if no rows came into them meanwhile without their entries.
     CompleteRanges,
+    /// What rewrites rows says how many of them were hidden, and is refused if others are by then.
+    HiddenRowsAddUp,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -46,7 +48,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -63,6 +65,7 @@ impl Rule {
         Self::NamedItems,
         Self::LoweredCoverage,
         Self::CompleteRanges,
+        Self::HiddenRowsAddUp,
         Self::Checksum,
     ];
 

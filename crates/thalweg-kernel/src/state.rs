@@ -8,7 +8,9 @@
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::ids::{CommitNo, Epoch, TableId};
+use crate::index::Place;
 use crate::live::PinPlace;
+use crate::masks::{BlockMask, Positions};
 use crate::open_rows::OpenRows;
 use crate::table_state::TableState;
 use std::sync::Arc;
@@ -127,6 +129,18 @@ impl TableSnapshot {
     /// The rows that are in no block yet, in commit order.
     pub fn open_rows(&self) -> impl Iterator<Item = &OpenRows> {
         self.table.open.iter(self.commit)
+    }
+
+    /// Which of some open rows are hidden, if any are.
+    pub fn hidden_in(&self, rows: &OpenRows) -> Option<&Positions> {
+        let mask = self.table.masks()?.of_part(rows.commit, rows.number)?;
+        Some(&mask.positions)
+    }
+
+    /// What is hidden of the block that lies at a place, if anything is.
+    pub fn hidden_at(&self, place: &Place) -> Option<&BlockMask> {
+        let rank = u32::try_from(place.rank).ok()?;
+        self.table.masks()?.of_item(&place.item)?.of_block(rank)
     }
 
     /// Whether the index can be read: not where commits of the log wait for a page of it that could not be read.

@@ -2,6 +2,7 @@
 
 use crate::ids::{CommitNo, TableId};
 use crate::index::Tree;
+use crate::masks::TableMasks;
 use crate::open_rows::OpenList;
 use crate::orders::{Order, Orders};
 use bytes::Bytes;
@@ -24,6 +25,8 @@ pub struct TableState {
     pub tree: Tree,
     /// Its other orders; `None`: it never had one.
     pub(crate) orders: Option<Arc<Orders>>,
+    /// Which of its rows are hidden; `None`: none.
+    pub(crate) masks: Option<Arc<TableMasks>>,
     /// Its rows that are in no block yet.
     pub(crate) open: OpenList,
 }
@@ -45,6 +48,20 @@ impl TableState {
     pub fn trees(&self) -> impl Iterator<Item = (u32, &Tree)> {
         let others = self.orders().iter().map(|order| (order.id, &order.tree));
         std::iter::once((0, &self.tree)).chain(others)
+    }
+
+    /// Which of its rows are hidden, if any are.
+    #[must_use]
+    pub fn masks(&self) -> Option<&TableMasks> {
+        self.masks.as_deref()
+    }
+
+    /// Rows in blocks that are not hidden: from memory, whatever is hidden.
+    #[must_use]
+    pub fn rows_in_blocks(&self) -> u64 {
+        let rows = self.tree.total().map_or(0, |total| total.rows);
+        let hidden = self.masks.as_ref().map_or(0, |masks| masks.rows_of_items());
+        rows.saturating_sub(hidden)
     }
 
     /// The tree of an order.

@@ -12,9 +12,10 @@ use crate::block::{self, ROWS_ORDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{Entry, Page, Step, Tree, check_page};
+use crate::index::{Entry, ItemName, Page, Place, Step, Tree, check_page};
 use crate::kernel::Kernel;
 use crate::live::{LiveFile, same_boot};
+use crate::masks::BlockMask;
 use crate::open::writer_is_alive;
 use crate::paths::{LIVE_NAME, ROOT_NAME, fragment_name, segment_name};
 use crate::replay::Replay;
@@ -252,7 +253,35 @@ impl Check<'_> {
         for (order, tree) in table.trees() {
             self.order(table, order, tree);
         }
+        self.masks(table);
         Ok(())
+    }
+
+    /// Whether each mask is of an item that is there. Where changes wait for a page nobody knows.
+    fn masks(&mut self, table: &TableSnapshot) {
+        let masks = table.masks().filter(|_| table.tree.pending().is_none());
+        for (name, _) in masks.iter().flat_map(|masks| masks.all_items()) {
+            // A page that cannot be read was found already.
+            let Ok(found) = table.tree.item(name.key, self.store) else {
+                continue;
+            };
+            if found.is_none_or(|found| ItemName::of(&found) != *name) {
+                let mut what = Entry::unknown();
+                (what.key_min, what.key_max) = (name.key.key_min, name.key.key_min);
+                let message = "rows are deleted of a block that is not there";
+                let error =
+                    Error::corruption(format_args!("the masks of table {}", table.id.0), message);
+                self.note_failure(&error);
+                let damage = entry_damage(
+                    PathBuf::from(ROOT_NAME),
+                    &table.name,
+                    ROWS_ORDER,
+                    &what,
+                    &error,
+                );
+                self.report.damage.push(damage);
+            }
+        }
     }
 
     /// All that the tree of an order leads to.
@@ -303,7 +332,11 @@ impl Check<'_> {
                 step
             });
             match next {
-                Ok(Some(block)) => self.block(table, &block),
+                Ok(Some(block)) => {
+                    let place = walk.place();
+                    self.block(table, &block);
+                    self.mask(table, &block, place);
+                }
                 Ok(None) => return,
                 // The page was whole when `entry` looked: it changed since, and the rest of the table is out of reach.
                 Err(error) => return self.damage(table, &opened, &error),
@@ -355,6 +388,20 @@ impl Check<'_> {
                 }
             }
             Err(error) => self.damage(table, entry, &error),
+        }
+    }
+
+    /// Whether the rows of a block are there that are hidden.
+    fn mask(&mut self, table: &TableSnapshot, block: &Entry, place: Option<Place>) {
+        let place = place.filter(|_| self.order == ROWS_ORDER);
+        let mask = place.and_then(|place| table.hidden_at(&place).cloned());
+        let is_there = match mask {
+            Some(BlockMask::Rows(positions)) => u64::from(positions.end()) <= block.rows,
+            Some(BlockMask::Blocks { .. }) | None => true,
+        };
+        if !is_there {
+            let error = Error::corruption(block.address, "rows are deleted that it does not have");
+            self.damage(table, block, &error);
         }
     }
 

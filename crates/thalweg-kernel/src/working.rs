@@ -8,6 +8,7 @@
 //! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
 //! checkpoints.
 
+mod hidden;
 mod trees;
 
 use crate::bases::Place;
@@ -31,6 +32,7 @@ use crate::state::DbState;
 use crate::summary::ColumnSummary;
 use crate::table_state::TableState;
 use bytes::Bytes;
+use hidden::mask_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
@@ -46,6 +48,8 @@ pub(crate) struct Working {
     pub(crate) producers: Producers,
     /// What all tables take of a checkpoint besides definitions, rows and pages.
     names_bytes: u64,
+    /// What the masks of all tables take of it.
+    mask_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
@@ -92,6 +96,7 @@ impl Working {
             changed_trees: BTreeSet::new(),
             producers: Producers::default(),
             names_bytes: 0,
+            mask_bytes: 0,
             replaced: BTreeMap::new(),
             dropped: Vec::new(),
             pending: BTreeSet::new(),
@@ -170,7 +175,11 @@ impl Working {
             change.check().map_err(|what| refused(change, what))?;
             self.check(change, origin)
         })?;
-        self.check_trees(changes, pages, origin)
+        let hidden = self.fold_masks(changes, Some(pages), origin)?;
+        if origin == Origin::Caller {
+            self.check_room_for_masks(&hidden)?;
+        }
+        self.check_trees(changes, &hidden, pages, origin)
     }
 
     fn check(&self, change: &Change, origin: Origin) -> Result<()> {
@@ -178,15 +187,18 @@ impl Working {
             Change::Rows(part) => self.check_version(part.table, part.definition_version),
             Change::Group { head, entries, .. } => self.check_add(head, entries),
             Change::Edit(edit) => self.check_edit(edit, origin),
+            Change::Mask(edit) => self
+                .table(edit.table)
+                .map(|_| ())
+                .ok_or_else(|| dropped(edit.table)),
             Change::Producer(_) => Ok(()),
         }
     }
 
     fn check_add(&self, head: &AddHead, items: &[Entry]) -> Result<()> {
         self.check_version(head.table, head.definition_version)?;
-        head.covers.map_or(Ok(()), |covered| {
-            self.check_cover(head.table, covered, items)
-        })
+        head.covers
+            .map_or(Ok(()), |covered| self.check_cover(head, covered, items))
     }
 
     /// Whether a new table has the next number or, behind lost commits, one that no table is known to have.
@@ -262,7 +274,7 @@ impl Working {
 
     /// About how much of the next full checkpoint is in each of them: names, definitions and open rows.
     pub(crate) fn repeated_bytes(&self) -> u64 {
-        self.names_bytes + self.definitions.bytes() + self.open.bytes()
+        self.names_bytes + self.mask_bytes + self.definitions.bytes() + self.open.bytes()
     }
 
     /// About how much else is in it, and in no other one: index pages that have changed, and the entries that have come. These
@@ -285,12 +297,12 @@ impl Working {
     }
 
     /// A cover takes whole commits from the front, and its blocks hold just their rows.
-    fn check_cover(&self, table: TableId, covered: CommitNo, entries: &[Entry]) -> Result<()> {
-        let open = self.open.get(table);
+    fn check_cover(&self, head: &AddHead, covered: CommitNo, entries: &[Entry]) -> Result<()> {
+        let open = self.open.get(head.table);
         let taken_rows = open.map_or(0, |open| open.rows_up_to(covered));
         let rows = entries
             .iter()
-            .fold(0, |sum: u64, e| sum.saturating_add(e.rows));
+            .fold(head.left_out, |sum: u64, e| sum.saturating_add(e.rows));
         let first = open.and_then(Open::first_commit);
         let has_their_commits =
             |e: &Entry| first.is_some_and(|first| first <= e.commit_min) && e.commit_max <= covered;
@@ -346,9 +358,6 @@ impl Working {
         if added.any(|item| item.commit_max > self.commit) {
             return invalid("blocks that replace others have commits that are yet to come");
         }
-        if edit.left_out + edit.carried + edit.deleted > 0 {
-            return invalid("blocks that replace others leave rows out that are not deleted");
-        }
         Ok(())
     }
 
@@ -391,6 +400,7 @@ impl Working {
         assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
         self.note_complete(changes);
+        let hidden = self.fold_masks(changes, None, Origin::Log)?;
         let mut trees = TreeChanges::default();
         for change in changes.drain(..) {
             match change {
@@ -410,12 +420,15 @@ impl Working {
                     trees.of(head.table, head.order).added.extend(entries);
                 }
                 Change::Edit(edit) => self.apply_edit(commit, edit, &mut trees)?,
+                Change::Mask(_) => {}
                 Change::Producer(producer) => {
                     self.producers.note(&producer, commit);
                 }
             }
         }
         // Each tree changes once, whatever the commit has for it: the pages of all who apply it are the same.
+        let trees = trees.one_per_tree(&hidden);
+        self.keep_masks(hidden);
         self.change_trees(commit, trees, pages)?;
         self.commit = commit;
         Ok(())
@@ -426,6 +439,7 @@ impl Working {
         self.push_open(OpenRows {
             commit,
             begins_section: false,
+            number: 0,
             part,
         });
     }
@@ -486,6 +500,7 @@ impl Working {
                     created: commit,
                     tree: Tree::empty(id),
                     orders: (indexes > 0).then(|| Arc::new(Orders::of_new_table(id, indexes))),
+                    masks: None,
                     open: OpenList::default(),
                 });
                 if indexes > 0 {
@@ -581,6 +596,7 @@ impl Working {
             self.pending.insert(table.id);
         }
         self.names_bytes += names_bytes(&table);
+        self.mask_bytes += mask_bytes(&table);
         self.tables.insert_unnamed(Arc::new(table))
     }
 
@@ -619,6 +635,7 @@ impl Working {
         let unwritten: u64 = trees.map(|(_, tree)| tree.unwritten_bytes()).sum();
         self.count_unwritten(unwritten, 0);
         self.names_bytes -= names_bytes(self.table(table)?);
+        self.mask_bytes -= mask_bytes(self.table(table)?);
         self.tables.remove(table)?;
         let trees = self.changed_trees.range((table, 0)..=(table, u32::MAX));
         for tree in trees.copied().collect::<Vec<_>>() {
@@ -668,6 +685,8 @@ impl Working {
     fn put_table(&mut self, table: TableState) {
         let before = self.table(table.id).map_or(0, |before| names_bytes(before));
         self.names_bytes = self.names_bytes - before + names_bytes(&table);
+        let before = self.table(table.id).map_or(0, |before| mask_bytes(before));
+        self.mask_bytes = self.mask_bytes - before + mask_bytes(&table);
         self.bases.note_change(table.id);
         match table.trees().any(|(_, tree)| tree.pending().is_some()) {
             true => _ = self.pending.insert(table.id),
@@ -753,7 +772,7 @@ fn refused(change: &Change, what: &str) -> Error {
     let part = match change {
         Change::Rows(_) => "rows",
         Change::Group { .. } => "blocks",
-        Change::Edit(_) => "an edit",
+        Change::Edit(_) | Change::Mask(_) => "an edit",
         Change::Producer(_) => "a producer",
     };
     let message =

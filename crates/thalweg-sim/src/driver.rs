@@ -4,20 +4,23 @@
 //! with faults an error is an outcome, and the operations after it are tried all the same.
 
 mod copies;
+pub mod deletes;
 mod indexes;
 
 use crate::checkpoint_frames::CheckpointCounts;
 use crate::follower::Follower;
-use crate::oracle::{Arrived, Contents, Effect, Ledger, Op, Outcome, Violation, contents_of};
+use crate::oracle::{
+    Arrived, Contents, Effect, Ledger, Op, Outcome, Violation, contents_of, hidden_rows,
+};
 use crate::resources::{check_closed, check_open_files, memory_of};
 use crate::shape::{DIR, Shape};
-use crate::toy::{Row, Toy, block, columns_of, definition, rows_part, wide_block};
+use crate::toy::{Row, Toy, block, columns_of, definition, rows_part, unpack, wide_block};
 use bytes::Bytes;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv, TraceRecord};
-use thalweg_kernel::index::{Entry, ItemName, Step, Tree};
+use thalweg_kernel::index::{Entry, ItemName, Place, Step, Tree};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, GroupPart, NEW_TABLE, Producer, Result,
@@ -552,13 +555,15 @@ impl Driver {
             let commits = (first, behind.unwrap_or(first));
             let mut rows = Vec::new();
             for item in &chosen {
-                rows.extend(arrivals_of(toy, table, item)?);
+                rows.extend(arrivals_of(toy, &state, item)?);
             }
             rows.sort_unstable();
             let rows: Vec<Row> = rows
                 .into_iter()
                 .map(|(key, _, value)| (key, value))
                 .collect();
+            let rows_before: u64 = chosen.iter().map(|item| item.rows).sum();
+            let left_out = rows_before - rows.len() as u64;
             let mut fragment = toy.kernel.stage_fragment(table)?;
             for (number, chunk) in (0..).zip(rows.chunks(4 * of_block)) {
                 let mut block = wide_block(table, chunk.to_vec(), None, columns);
@@ -567,7 +572,10 @@ impl Driver {
             }
             let added = vec![fragment.finish()?];
             let removed = chosen.iter().map(|item| ItemName::of(item)).collect();
-            let commit = replacing(table, removed, added, snapshot.commit());
+            let mut commit = replacing(table, removed, added, snapshot.commit());
+            if let Some(Edit::Replace(edit)) = commit.edits.first_mut() {
+                edit.left_out = left_out;
+            }
             toy.kernel.commit(commit, Durability::Disk)
         });
     }
@@ -788,20 +796,28 @@ fn all_earlier(items: &[Entry], last: CommitNo) -> CommitNo {
     }
 }
 
-/// The rows of an item: key, arrival, value.
-fn arrivals_of(toy: &Toy, table: TableId, item: &Entry) -> Result<Vec<Arrived>> {
+/// The rows of an item that are not hidden: key, arrival, value.
+fn arrivals_of(toy: &Toy, state: &TableSnapshot, item: &Entry) -> Result<Vec<Arrived>> {
     let blocks: Vec<Entry> = if item.is_block() {
         vec![item.clone()]
     } else {
-        let tree = Tree::from_root(table, Some(item.clone()));
+        let tree = Tree::from_root(state.id, Some(item.clone()));
         tree.iter(None, &**toy.kernel.store())
             .collect::<Result<_>>()?
     };
     let mut rows = Vec::new();
-    for block in blocks {
+    for (rank, block) in (0..).zip(blocks) {
         let of_block = toy.block_rows(&block)?;
+        let place = Place {
+            item: ItemName::of(item),
+            rank,
+        };
+        let hidden = hidden_rows(state, &place, of_block.len());
         let arrival = |place| (block.first_commit, block.ordinal, place);
-        rows.extend((0..).zip(of_block).map(|(at, r)| (r.0, arrival(at), r.1)));
+        let of_block = (0_u32..)
+            .zip(of_block)
+            .filter(|(at, _)| !hidden.contains(at));
+        rows.extend(of_block.map(|(at, r)| (r.0, arrival(at as usize), r.1)));
     }
     Ok(rows)
 }

@@ -7,7 +7,8 @@
 
 use crate::toy::{KEY_COLUMN, Row, Toy, VALUE_COLUMN, columns_of, derived, entries_of, unpack};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use thalweg_kernel::index::Entry;
+use thalweg_kernel::index::{Entry, Place, Step};
+use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{CommitNo, Durability, Error, Snapshot, TableSnapshot};
 
@@ -25,6 +26,8 @@ pub enum Effect {
     Rename(String, String),
     /// Rows of a table.
     Append(String, Vec<Row>),
+    /// Rows of a table, by their values, are deleted.
+    Delete(String, BTreeSet<i64>),
     /// All of these in one commit.
     Several(Vec<Effect>),
     /// No rows change: a flush, a checkpoint, a rewrite.
@@ -114,6 +117,11 @@ pub fn apply(contents: &mut Contents, effect: &Effect) {
                 all.extend_from_slice(rows);
                 // Stable: what came earlier stays in front of what has the same key.
                 all.sort_by_key(|row| row.0);
+            }
+        }
+        Effect::Delete(name, values) => {
+            if let Some(all) = contents.get_mut(name) {
+                all.retain(|row| !values.contains(&row.1));
             }
         }
         Effect::Several(parts) => parts.iter().for_each(|part| apply(contents, part)),
@@ -254,8 +262,10 @@ fn rows_in_orders(
     let mut rows: Vec<Arrived> = Vec::new();
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     let mut before = None;
-    for entry in table.tree.iter(None, store) {
-        let entry = entry.map_err(failed("walking the index"))?;
+    let mut kept = 0_u64;
+    let mut walk = table.tree.walk(None, store);
+    while let Some(entry) = { walk.next(|_| Step::Descend) }.map_err(failed("walking the index"))? {
+        let place = walk.place().ok_or("a block lies in no item")?;
         let block = toy.block_rows(&entry).map_err(failed("reading a block"))?;
         check_entry(&entry, &block)?;
         if before.replace(entry.key()) >= Some(entry.key()) {
@@ -264,8 +274,25 @@ fn rows_in_orders(
         }
         keys.extend(block.iter().map(|r| r.0));
         values.extend(block.iter().map(|r| r.1));
+        let hidden = hidden_rows(table, &place, block.len());
+        if hidden
+            .last()
+            .is_some_and(|last| *last as usize >= block.len())
+        {
+            return Err(format!(
+                "rows are hidden that the block at {place:?} does not have"
+            ));
+        }
+        kept += (block.len() - hidden.len()) as u64;
         let of_block = |place| (entry.first_commit, entry.ordinal, place);
-        rows.extend((0..).zip(block).map(|(at, r)| (r.0, of_block(at), r.1)));
+        let block = (0_u32..).zip(block).filter(|(at, _)| !hidden.contains(at));
+        rows.extend(block.map(|(at, r)| (r.0, of_block(at as usize), r.1)));
+    }
+    if table.rows_in_blocks() != kept {
+        let said = table.rows_in_blocks();
+        return Err(format!(
+            "{said} rows are counted in blocks, and {kept} are there"
+        ));
     }
     match table.tree.total() {
         None if !rows.is_empty() => return Err("rows below an empty index".into()),
@@ -285,7 +312,10 @@ fn rows_in_orders(
         }
         last = open.commit;
         let of_part = |place| (open.commit, number, place);
-        rows.extend((0..).zip(part).map(|(at, r)| (r.0, of_part(at), r.1)));
+        let hidden = table.hidden_in(open);
+        let part = (0_u32..).zip(part);
+        let part = part.filter(|(at, _)| !hidden.is_some_and(|hidden| hidden.contains(*at)));
+        rows.extend(part.map(|(at, r)| (r.0, of_part(at as usize), r.1)));
     }
     rows.sort_unstable();
     let rows: Vec<Row> = rows
@@ -294,6 +324,15 @@ fn rows_in_orders(
         .collect();
     check_indexes(toy, table, &rows, has_lost_rows)?;
     Ok(rows)
+}
+
+/// The positions of a block that are hidden, of so many rows.
+pub fn hidden_rows(table: &TableSnapshot, place: &Place, rows: usize) -> BTreeSet<u32> {
+    match table.hidden_at(place) {
+        None => BTreeSet::new(),
+        Some(BlockMask::Rows(positions)) => positions.iter().collect(),
+        Some(BlockMask::Blocks { .. }) => (0_u32..).take(rows).collect(),
+    }
 }
 
 /// The entries of each index are those of rows that there are, and all rows have some in blocks that it covers.

@@ -1,5 +1,6 @@
 //! Makers of replacements and of entries that come too late: what they prepared no longer holds.
 
+use crate::driver::deletes::rows_to_delete;
 use crate::oracle::{Violation, contents_of};
 use crate::toy::{Row, Toy, block, block_of_order, index_blocks};
 use thalweg_env::sim::SimEnv;
@@ -144,4 +145,33 @@ pub fn rows_beside_a_build() -> Vec<Violation> {
     }
     violations.extend(contents_of(&toy).err());
     violations
+}
+
+/// A row is deleted while its block is rewritten.
+pub fn row_deleted_while_it_is_rewritten() -> Vec<Violation> {
+    let (toy, table) = open_indexed(&SimEnv::new(3), 0);
+    let rows: Vec<Row> = vec![(1, 1), (2, 2), (3, 3)];
+    let own = toy.append_group(table, &rows, 4, Durability::Disk);
+    let own = own.expect("a commit");
+    let old = ItemName::of(&items(&toy, table, 0)[0]);
+    let added = staged(&toy, (table, 0), &rows, Some((own, own)));
+    let state = toy.kernel.snapshot().expect("open").table(table);
+    let found = rows_to_delete(&toy, &state.expect("the table"), |row| row.0 == 2);
+    let hide = Commit {
+        masks: vec![found.expect("whole").edit],
+        ..Commit::default()
+    };
+    toy.kernel.commit(hide, Durability::Disk).expect("a row");
+    let edit = ReplaceEdit::of_rows(table, vec![old], vec![added]);
+    match commit_edit(&toy, Edit::Replace(edit), None) {
+        Err(error) if error.kind() == ErrorKind::Conflict => Vec::new(),
+        done => vec![format!(
+            "a row was deleted while it was rewritten: {done:?}, and the table has {:?}",
+            toy.kernel
+                .snapshot()
+                .expect("open")
+                .table(table)
+                .map(|state| state.rows_in_blocks())
+        )],
+    }
 }

@@ -72,7 +72,7 @@ impl RowEncoder for ToyEncoder {
             let (first, last) = (section[0].commit, section[section.len() - 1].commit);
             let part: Vec<Row> = section
                 .iter()
-                .flat_map(|r| unpack(&r.part.payload))
+                .flat_map(|rows| kept_of(table, rows))
                 .collect();
             for chunk in part.chunks(self.block_rows as usize) {
                 let columns = columns_of(&table.definition);
@@ -84,7 +84,7 @@ impl RowEncoder for ToyEncoder {
     }
 
     fn encode_entries(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<IndexBlocks>> {
-        let rows = rows.iter().flat_map(|rows| unpack(&rows.part.payload));
+        let rows = rows.iter().flat_map(|rows| kept_of(table, rows));
         let rows: Vec<Row> = rows.collect();
         // Of the last index the encoder knows nothing: its coverage shrinks.
         let on = table.orders().iter().filter(|order| order.is_on);
@@ -95,6 +95,14 @@ impl RowEncoder for ToyEncoder {
         });
         Ok(entries.collect())
     }
+}
+
+/// The rows of a part that are not hidden.
+fn kept_of(table: &TableSnapshot, rows: &OpenRows) -> Vec<Row> {
+    let hidden = table.hidden_in(rows);
+    let all = (0_u32..).zip(unpack(&rows.part.payload));
+    let kept = all.filter(|(at, _)| !hidden.is_some_and(|hidden| hidden.contains(*at)));
+    kept.map(|(_, row)| row).collect()
 }
 
 /// An index to which only appends of blocks bring entries, and builds.

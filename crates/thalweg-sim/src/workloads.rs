@@ -127,12 +127,19 @@ pub const WORKLOADS: [Workload; 37] = [
         .large(3),
 ];
 
+/// Those in which rows are deleted. A repair may bring such rows back where it says so, which its oracle does not know.
+pub const DELETES: [Workload; 2] = [
+    workload("deletes", 8192, 4, deletes).large(2),
+    workload("deletes and rewrites", 8192, 4, deletes_and_rewrites).large(2),
+];
+
 /// Rows that are covered once, and nothing behind them.
 pub const ONE_COVER: Workload = workload("one cover", 8192, 4, one_cover);
 
 /// The workload of a name.
 pub fn named(name: &str) -> &'static Workload {
-    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    let mut all = WORKLOADS.iter().chain(&DELETES);
+    let found = all.find(|workload| workload.name == name);
     found.expect("a workload of that name")
 }
 
@@ -637,6 +644,52 @@ fn reader_that_holds(db: &mut Driver) {
     db.checkpoint();
     db.collect();
     db.stop_following();
+}
+
+/// Rows of blocks, of fragments and open ones are deleted, twice in the same blocks; the last rows of an item take it along.
+fn deletes(db: &mut Driver) {
+    db.create("t");
+    db.append_group("t", 0..12, Disk);
+    db.append("t", 12..15, Disk);
+    db.delete("t", |row| row.0 % 3 == 1);
+    db.checkpoint();
+    db.append_fragment("t", 20..44);
+    db.delete("t", |row| row.0 % 5 == 2);
+    db.kill();
+    db.delete("t", |row| (0..4).contains(&row.0));
+    db.append("t", 15..18, Disk);
+    db.delete("t", |row| row.0 == 16);
+    db.encode("t");
+    db.delete("t", |row| row.0 == 15);
+    db.checkpoint();
+    db.delete("t", |row| row.0 == 43);
+    db.reopen();
+    db.delete("t", |row| row.0 == 17);
+}
+
+/// What is rewritten, moved and dropped has hidden rows.
+fn deletes_and_rewrites(db: &mut Driver) {
+    db.create("t");
+    db.create("u");
+    db.append_group("t", 0..24, Disk);
+    db.append_group("u", 0..40, Disk);
+    db.delete("t", |row| row.0 % 4 == 1);
+    db.merge_items("t", 0..3);
+    db.delete("t", |row| row.0 % 4 == 2);
+    db.drop_table("u");
+    db.collect();
+    db.checkpoint();
+    db.collect();
+    db.append("t", 24..27, Disk);
+    db.delete("t", |row| row.0 == 25 || row.0 == 20);
+    db.kill();
+    db.encode("t");
+    db.delete_items("t", 1..2);
+    db.merge("t");
+    db.delete("t", |row| row.0 == 0);
+    db.checkpoint();
+    db.append_group("t", 1..7, Disk);
+    db.delete_items("t", 0..1);
 }
 
 /// Two and three orders: entries come with groups, covers and fragments, or are left out; all orders are merged at once.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_env::sync::Mutex;
 use thalweg_sim::crash::{CrashPlan, CrashReport, crash_everywhere};
 use thalweg_sim::report::{Stopwatch, effort, say, seed};
-use thalweg_sim::workloads::WORKLOADS;
+use thalweg_sim::workloads::{DELETES, WORKLOADS, Workload};
 
 /// Two run at once: what the smallest machines have.
 const THREADS: usize = 2;
@@ -16,6 +16,7 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
     common::set_hooks();
     let seed = seed();
     let only = std::env::var("THALWEG_WORKLOAD").ok();
+    let all: Vec<Workload> = WORKLOADS.into_iter().chain(DELETES).collect();
     let (mut total, mut core_seconds) = (CrashReport::default(), 0.0);
     for round in 0..effort() as u64 {
         let plan = CrashPlan::usual(seed + round);
@@ -23,7 +24,7 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    while let Some(workload) = WORKLOADS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    while let Some(workload) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                         if only.as_ref().is_some_and(|name| name != workload.name) {
                             continue;
                         }

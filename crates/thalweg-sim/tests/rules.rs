@@ -13,7 +13,10 @@ use thalweg_sim::damage::{
 };
 use thalweg_sim::files::files_of;
 use thalweg_sim::oracle::Violation;
-use thalweg_sim::orders::{replacement_of_a_key_that_was_used_again, rows_beside_a_build};
+use thalweg_sim::orders::{
+    replacement_of_a_key_that_was_used_again, row_deleted_while_it_is_rewritten,
+    rows_beside_a_build,
+};
 use thalweg_sim::report::{say, seed};
 use thalweg_sim::toy::Toy;
 use thalweg_sim::workloads::{ONE_COVER, Workload, named};
@@ -53,6 +56,7 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
         Rule::NamedItems => replacement_of_a_key_that_was_used_again(),
         Rule::CompleteRanges => rows_beside_a_build(),
+        Rule::HiddenRowsAddUp => row_deleted_while_it_is_rewritten(),
         Rule::LoweredCoverage => crashes(named("indexes")),
         Rule::Checksum => {
             let specimen = specimen();

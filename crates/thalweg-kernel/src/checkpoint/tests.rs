@@ -257,7 +257,7 @@ fn what_a_newer_version_keeps_of_a_table_is_unsupported() {
         .unwrap();
     let what_else = name + 6 + 16;
     let parts = first.len() - 4;
-    for (at, byte) in [(0, 3), (4, 4), (what_else, 2), (what_else, 4), (parts, 1)] {
+    for (at, byte) in [(0, 3), (4, 4), (what_else, 2), (what_else, 16), (parts, 1)] {
         let mut section = first.clone();
         section[at] = byte;
         if at == parts {

@@ -35,7 +35,7 @@ pub use page::{Page, PageLoader, UnsealedPage};
 pub(crate) use pending::Pending;
 pub use summaries::{Summaries, SummaryList};
 pub use tree::{Tree, WrittenPages};
-pub use walk::{Blocks, Step, Walk};
+pub use walk::{Blocks, Place, Step, Walk};
 
 use crate::block::MAX_POSITIONS;
 use crate::ids::{CommitNo, FileId};

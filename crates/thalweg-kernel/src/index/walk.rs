@@ -7,7 +7,7 @@
 //! nodes is this heap when nothing overlaps.)
 
 use super::page::{Child, Page, PageLoader, page_of};
-use super::{Entry, EntryKey};
+use super::{Entry, EntryKey, ItemName};
 use crate::error::{Error, Result};
 use crate::ids::{CommitNo, TableId};
 use std::cmp::Reverse;
@@ -45,6 +45,19 @@ pub struct Walk<L> {
     pages: u64,
     /// In the place of all entries.
     refused: Option<Error>,
+    /// Where the entry lies that was asked about last.
+    place: Option<Place>,
+    /// The item whose root page is that of the tree.
+    item: Option<ItemName>,
+}
+
+/// Where an entry lies: below an item, or as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The item.
+    pub item: ItemName,
+    /// The rank in it of the entry, or of the first block below.
+    pub rank: u64,
 }
 
 /// An open page and how far the walk came in it.
@@ -56,6 +69,9 @@ struct Cursor {
     behind: usize,
     depth: u32,
     heritage: Option<Heritage>,
+    /// The item below which the page lies, and the rank of the first block below the next entry.
+    item: Option<ItemName>,
+    rank: u64,
 }
 
 /// What the entries of a fragment get from the entry that leads to it, if they were written before their commit had a
@@ -105,6 +121,8 @@ impl<L: PageLoader> Walk<L> {
             waiting: BinaryHeap::new(),
             pages: 0,
             refused,
+            place: None,
+            item: None,
         }
     }
 
@@ -127,6 +145,19 @@ impl<L: PageLoader> Walk<L> {
         self.pages
     }
 
+    /// The same walk of a tree that lies below an item: places name that one.
+    #[must_use]
+    pub fn below(mut self, item: ItemName) -> Self {
+        self.item = Some(item);
+        self
+    }
+
+    /// Where the entry that was asked about last lies; `None` above the items.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+
     fn advance(&mut self, decide: &mut dyn FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
         if let Some(error) = self.refused.take() {
             return Err(error);
@@ -140,7 +171,10 @@ impl<L: PageLoader> Walk<L> {
             } {
                 Step::Skip | Step::Stop => return Ok(None),
                 Step::Take => return Ok(Some(root.entry.clone())),
-                Step::Descend => self.open(&root, 1, Heritage::below(&root.entry))?,
+                Step::Descend => {
+                    let place = self.item.map(|item| Place { item, rank: 0 });
+                    self.open(&root, 1, Heritage::below(&root.entry), place)?;
+                }
             }
         }
         while let Some(cursor) = self
@@ -167,6 +201,7 @@ impl<L: PageLoader> Walk<L> {
         while let Some(child) = cursor.page.children()[..cursor.behind].get(cursor.next) {
             if child.entry.key_max < self.start {
                 cursor.next += 1;
+                cursor.rank = cursor.rank.saturating_add(child.entry.blocks);
                 continue;
             }
             let given = Heritage::give(cursor.heritage, &child.entry);
@@ -176,7 +211,10 @@ impl<L: PageLoader> Walk<L> {
                 self.waiting.push(Reverse(cursor));
                 return Ok(None);
             }
+            let place = cursor.place_of(entry);
+            self.place = place;
             cursor.next += 1;
+            cursor.rank = cursor.rank.saturating_add(child.entry.blocks);
             match decide(entry) {
                 Step::Skip => {}
                 Step::Stop => return Ok(Some(None)),
@@ -188,7 +226,7 @@ impl<L: PageLoader> Walk<L> {
                     };
                     let (child, depth) = (Arc::clone(child), cursor.depth + 1);
                     self.wait(cursor);
-                    self.open(&child, depth, below)?;
+                    self.open(&child, depth, below, place)?;
                     return Ok(None);
                 }
                 Step::Take | Step::Descend => {
@@ -202,7 +240,13 @@ impl<L: PageLoader> Walk<L> {
     }
 
     /// Goes on with the page that `child` leads to: it begins with the smallest key of all that wait.
-    fn open(&mut self, child: &Child, depth: u32, heritage: Option<Heritage>) -> Result<()> {
+    fn open(
+        &mut self,
+        child: &Child,
+        depth: u32,
+        heritage: Option<Heritage>,
+        place: Option<Place>,
+    ) -> Result<()> {
         if depth > MAX_DEPTH {
             return Err(Error::corruption(
                 child.entry.address,
@@ -214,6 +258,9 @@ impl<L: PageLoader> Walk<L> {
         let candidates = page.candidates(self.start, self.end);
         let key = child.entry.key();
         let (next, behind) = (candidates.start, candidates.end);
+        let before = page.children()[..next].iter();
+        let before: u64 = before.map(|child| child.entry.blocks).sum();
+        let rank = place.map_or(0, |place| place.rank).saturating_add(before);
         self.current = Some(Cursor {
             key,
             page,
@@ -221,6 +268,8 @@ impl<L: PageLoader> Walk<L> {
             behind,
             depth,
             heritage,
+            item: place.map(|place| place.item),
+            rank,
         });
         Ok(())
     }
@@ -232,6 +281,22 @@ impl<L: PageLoader> Walk<L> {
             let given = Heritage::give(cursor.heritage, &child.entry);
             cursor.key = given.as_ref().unwrap_or(&child.entry).key();
             self.waiting.push(Reverse(cursor));
+        }
+    }
+}
+
+impl Cursor {
+    /// Where the next entry lies: entries of a page of level 1 that is below no item are items.
+    fn place_of(&self, entry: &Entry) -> Option<Place> {
+        match self.item {
+            Some(item) => Some(Place {
+                item,
+                rank: self.rank,
+            }),
+            None => (self.page.level() == 1).then(|| Place {
+                item: ItemName::of(entry),
+                rank: 0,
+            }),
         }
     }
 }

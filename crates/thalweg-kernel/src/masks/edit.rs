@@ -53,6 +53,26 @@ pub struct MaskEdit {
 }
 
 impl MaskEdit {
+    /// The edit in the frame of `commit`: a commit of 0 in a name means that one.
+    #[must_use]
+    pub fn in_frame(mut self, commit: CommitNo) -> Self {
+        for item in &mut self.items {
+            item.name = item.name.in_frame(commit);
+        }
+        self.items.sort_unstable_by_key(|item| item.name);
+        self
+    }
+
+    /// About what it takes in its frame.
+    pub(crate) fn len_bytes(&self) -> usize {
+        let items = self
+            .items
+            .iter()
+            .map(|item| ITEM_BYTES + item.masks.len_bytes());
+        let parts = { self.parts.iter() }.map(|part| PART_BYTES + part.positions.len_bytes());
+        items.chain(parts).sum()
+    }
+
     /// Appends the edit behind its kind.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.0);

@@ -7,11 +7,11 @@
 //! - Masks only grow. What is added is new: two edits that hide one row, of which one would be counted twice, are refused by
 //!   the second one ([`MaskList::add`]).
 //! - Whatever is decoded, memory is bounded by the bytes that are there.
-//!
-//! Nothing in a commit or a checkpoint brings masks yet: these are what those sections will hold, and their state.
 
+mod chunks;
 mod edit;
 mod list;
+mod moved;
 mod positions;
 mod state;
 #[cfg(test)]
@@ -20,5 +20,6 @@ mod tests;
 pub use crate::index::ItemName;
 pub use edit::{ItemMask, MaskEdit, PartMask};
 pub use list::{BlockMask, MaskList};
+pub(crate) use moved::MovedMasks;
 pub use positions::Positions;
 pub use state::{Masked, OpenMask, TableMasks};

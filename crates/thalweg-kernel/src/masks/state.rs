@@ -3,6 +3,7 @@
 //! Invariants: there is no mask without an item or an open part (its owner takes it away with these); hidden rows and bytes
 //! are those of the masks that are there, added up as they come and go; what is refused changes nothing.
 
+use super::chunks::ChunkMap;
 use super::edit::{ItemMask, PartMask};
 use super::list::MaskList;
 use super::positions::Positions;
@@ -11,7 +12,6 @@ use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
 use crate::index::{EntryKey, ItemName};
 use crate::wire::{Fault, Reader};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A mask takes so much in memory, however short it is stored.
@@ -23,8 +23,8 @@ const PART_BYTES: usize = 20;
 /// The masks of the rows of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableMasks {
-    items: BTreeMap<ItemName, MaskList>,
-    open: BTreeMap<(CommitNo, u32), OpenMask>,
+    items: ChunkMap<ItemName, MaskList>,
+    open: ChunkMap<(CommitNo, u32), OpenMask>,
     rows: u64,
     bytes: u64,
 }
@@ -127,11 +127,15 @@ impl TableMasks {
         }
         let rows = self.rows.checked_add(plan.newly);
         let rows = rows.ok_or_else(|| conflict("more rows are to be deleted than there can be"))?;
-        let list = self.items.entry(mask.name).or_default();
-        let old_bytes = if list.is_empty() { 0 } else { item_bytes(list) };
-        self.rows = rows;
+        let old_bytes = match before.is_empty() {
+            true => 0,
+            false => item_bytes(before),
+        };
+        let mut list = before.clone();
         list.carry_out(plan);
-        self.bytes = self.bytes - old_bytes + item_bytes(list);
+        self.rows = rows;
+        self.bytes = self.bytes - old_bytes + item_bytes(&list);
+        self.items.insert(mask.name, list);
         Ok(Masked::Stays)
     }
 
@@ -175,8 +179,11 @@ impl TableMasks {
     /// Takes away the masks of open rows of commits up to one, which are covered; returns how many rows they hide.
     pub fn cover(&mut self, to: CommitNo) -> u64 {
         let mut hidden = 0;
-        while let Some(first) = self.open.first_entry().filter(|first| first.key().0 <= to) {
-            let mask = first.remove();
+        while let Some((place, _)) = self.open.first().filter(|(place, _)| place.0 <= to) {
+            let place = *place;
+            let Some(mask) = self.open.remove(&place) else {
+                break;
+            };
             hidden += u64::from(mask.positions.rows());
             self.bytes -= part_bytes(&mask);
         }
@@ -184,10 +191,36 @@ impl TableMasks {
         hidden
     }
 
+    /// All masked items.
+    pub(crate) fn all_items(&self) -> impl Iterator<Item = (&ItemName, &MaskList)> {
+        self.items.iter()
+    }
+
+    /// Whether items are masked.
+    pub(crate) fn has_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Whether open rows are masked.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Rows of items that are hidden.
+    pub(crate) fn rows_of_items(&self) -> u64 {
+        let open = self.open.iter().map(|(_, mask)| mask.positions.rows());
+        self.rows - open.map(u64::from).sum::<u64>()
+    }
+
+    /// Reads the masks of open rows out of a checkpoint.
+    pub(crate) fn read_parts(&mut self, reader: &mut Reader<'_>) -> Result<(), Fault> {
+        self.parts_of(reader)
+    }
+
     /// Appends the masked items as a checkpoint has them.
     pub fn put_items(&self, out: &mut Vec<u8>) {
         out.put_u32(len_u32(self.items.len()));
-        for (name, list) in &self.items {
+        for (name, list) in self.items.iter() {
             name.put(out);
             out.put_u32(len_u32(list.len_bytes()));
             list.put(out);
@@ -197,7 +230,7 @@ impl TableMasks {
     /// Appends the masks of open rows as a checkpoint has them.
     pub fn put_open(&self, out: &mut Vec<u8>) {
         out.put_u32(len_u32(self.open.len()));
-        for ((commit, part), mask) in &self.open {
+        for ((commit, part), mask) in self.open.iter() {
             out.put_u64(commit.0);
             out.put_u32(*part);
             out.put_u32(mask.rows);
@@ -235,11 +268,7 @@ impl TableMasks {
             let mut list = Reader::new(reader.take(bytes)?);
             let masks = MaskList::read(&mut list)?;
             list.end()?;
-            if self
-                .items
-                .last_key_value()
-                .is_some_and(|(last, _)| *last >= name)
-            {
+            if self.items.last().is_some_and(|(last, _)| *last >= name) {
                 return Err("masked items do not ascend".into());
             }
             let rows = self.rows.checked_add(masks.rows());
@@ -255,11 +284,7 @@ impl TableMasks {
             let mask = PartMask::read(reader)?;
             mask.check()?;
             let place = (mask.commit, mask.part);
-            if self
-                .open
-                .last_key_value()
-                .is_some_and(|(last, _)| *last >= place)
-            {
+            if self.open.last().is_some_and(|(last, _)| *last >= place) {
                 return Err("masked parts do not ascend".into());
             }
             let rows = self.rows.checked_add(mask.positions.rows().into());

@@ -21,6 +21,7 @@ use crate::folders::restore_folders;
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, EntryKey, ItemName, Step, Tree};
 use crate::leader::Leader;
+use crate::masks::{Masked, MovedMasks};
 use crate::open::{free_file_id, hold_folder, look_for_database, take_lock};
 use crate::options::Options;
 use crate::paths::{DATA_DIR, ROOT_NAME, data_dir, list_segments};
@@ -256,6 +257,7 @@ impl Reached {
         let may_be_of_its_start = !lost.pages.is_empty() || !report.given_up.is_empty();
         let last_lost = lost.with_rows().map(|lost| lost.at).max();
         lost.report(&start, &mut report);
+        report_masks_without_items(&mut start.working, store, &mut report)?;
         let working = &start.working;
         let rows_of = |table: &Arc<TableState>| {
             let pending = table.tree.pending().map_or(&[][..], |p| &p.added);
@@ -608,6 +610,36 @@ fn leave_out_pages_of(
     set_items(working, (table.id, order), items, store)
 }
 
+/// Takes away the masks of items that are not there any more, and tells that deleted rows may be back: blocks that were found may
+/// stand for a fragment whose masks these are.
+fn report_masks_without_items(
+    working: &mut Working,
+    store: &Store,
+    report: &mut RepairReport,
+) -> Result<()> {
+    for table in working.tables.clone().iter() {
+        let rows = working.drop_masks_without_items(table.id, store)?;
+        if rows > 0 {
+            report
+                .given_up
+                .push(deleted_rows_may_be_back(&table.name, rows));
+        }
+    }
+    Ok(())
+}
+
+fn deleted_rows_may_be_back(table: &str, rows: u64) -> Damage {
+    Damage {
+        file: PathBuf::from(ROOT_NAME),
+        offset: 0,
+        table: Some(table.to_owned()),
+        keys: None,
+        rows: Some(rows),
+        commits: None,
+        what: format!("{rows} deleted rows may be back: the blocks that had them were lost"),
+    }
+}
+
 fn is_missing(store: &Store, file: FileId) -> Result<bool> {
     match store.is_fragment(file) {
         Ok(_) => Ok(false),
@@ -788,19 +820,33 @@ impl Repair {
         if let Some(error) = lost {
             return Err(error);
         }
+        let state = leader.working().table(table);
+        let masks = state.and_then(|state| state.masks().cloned());
+        let mut masks = masks.filter(|_| order == ROWS_ORDER).unwrap_or_default();
+        let had_masks = !masks.is_empty();
         let count = items.len();
         let (mut stay, mut move_out) = (Vec::new(), Vec::new());
+        let mut hidden = MovedMasks::default();
         for item in items {
+            let name = ItemName::of(&item);
             if self.bad.places.contains(&place(&item)) {
+                masks.take_item(&name);
                 continue;
             }
             if !self.moves(&item) {
                 stay.push(item);
-            } else if item.is_block() {
-                move_out.push(item);
-            } else {
-                move_out.extend(self.whole_blocks(table, item, &store)?);
+                continue;
             }
+            let blocks = match item.is_block() {
+                true => vec![(item, 0)],
+                false => self.whole_blocks(table, item, &store)?,
+            };
+            for (block, rank) in blocks {
+                let list = masks.of_item(&name);
+                hidden.push(&block, list.and_then(|list| list.of_block(rank)));
+                move_out.push(block);
+            }
+            masks.take_item(&name);
         }
         // Pages may lie in a segment whose header is damaged.
         if stay.len() == count && self.bad.files.is_empty() && !self.is_index_unproven {
@@ -809,9 +855,17 @@ impl Repair {
         let moved = move_out.len() as u64;
         if moved > 0 {
             let fragment = leader.stage_fragment((table, order))?;
-            stay.push(fragment.copy_of(&store, &move_out)?);
+            let root = fragment.copy_of(&store, &move_out)?;
+            let leaves = match hidden.of_fragment(&root) {
+                Some(mask) => masks.hide(&mask)? == Masked::Leaves,
+                None => false,
+            };
+            stay.extend((!leaves).then_some(root));
         }
         set_items(leader.working_mut(), (table, order), stay, &store)?;
+        if had_masks {
+            leader.working_mut().set_masks(table, masks)?;
+        }
         Ok(moved)
     }
 
@@ -824,9 +878,16 @@ impl Repair {
         self.bad.files.contains(&file) || self.bad.places.iter().any(|(bad, _)| *bad == file)
     }
 
-    /// The blocks of a fragment that are not damaged, nor below a damaged page.
-    fn whole_blocks(&self, table: TableId, root: Entry, store: &Store) -> Result<Vec<Entry>> {
-        let mut walk = Tree::from_root(table, Some(root)).walk(None, store);
+    /// The blocks of a fragment that are not damaged, nor below a damaged page, with their ranks.
+    fn whole_blocks(
+        &self,
+        table: TableId,
+        root: Entry,
+        store: &Store,
+    ) -> Result<Vec<(Entry, u32)>> {
+        let name = ItemName::of(&root);
+        let walk = Tree::from_root(table, Some(root)).walk(None, store);
+        let mut walk = walk.below(name);
         let mut blocks = Vec::new();
         while let Some(block) = walk.next(|entry| {
             if self.bad.places.contains(&place(entry)) {
@@ -835,7 +896,8 @@ impl Repair {
                 Step::Descend
             }
         })? {
-            blocks.push(block);
+            let rank = walk.place().map_or(0, |place| place.rank);
+            blocks.push((block, u32::try_from(rank).unwrap_or(u32::MAX)));
         }
         Ok(blocks)
     }

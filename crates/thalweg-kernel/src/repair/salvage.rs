@@ -10,7 +10,7 @@
 
 use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
-use super::{LostPages, RepairReport};
+use super::{LostPages, RepairReport, deleted_rows_may_be_back};
 use crate::block::ROWS_ORDER;
 use crate::change::Change;
 use crate::commit::Edit;
@@ -262,6 +262,7 @@ impl Salvage<'_> {
         }
         let commit = frame.head.id.commit;
         let regained = self.forget_unreachable(&mut frame.changes)?;
+        self.forget_lost_masks(&mut frame.changes)?;
         match self.why_not(&frame.changes, &regained)? {
             None => {
                 for (table, rows) in regained {
@@ -311,11 +312,46 @@ impl Salvage<'_> {
                 if removed.len() < names && replaced.order == ROWS_ORDER {
                     let taken: u64 = removed.iter().filter_map(|name| rows_of.get(name)).sum();
                     let brought: u64 = replaced.added.iter().map(|item| item.rows).sum();
+                    let gone = edit.left_out.saturating_add(edit.deleted);
+                    let brought = brought.saturating_add(gone);
                     regained.push((edit.table, brought.saturating_sub(taken)));
                 }
             }
         }
         Ok(regained)
+    }
+
+    /// Masks are true of their items whatever was lost in between; those whose items are lost say nothing. Rows that they would
+    /// have hidden may be elsewhere by now.
+    fn forget_lost_masks(&mut self, changes: &mut Vec<Change>) -> Result<()> {
+        let has_masks = changes
+            .iter()
+            .any(|change| matches!(change, Change::Mask(_)));
+        if !has_masks || (self.exact && self.lost_rows.is_empty()) {
+            return Ok(());
+        }
+        let mut brought = HashSet::new();
+        for change in changes.iter() {
+            if let Change::Edit(Edit::Replace(edit)) = change {
+                let rows = edit.orders.iter().filter(|order| order.order == ROWS_ORDER);
+                brought.extend(rows.flat_map(|rows| rows.added.iter().map(ItemName::of)));
+            }
+            if let Some((_, items)) = change.adds() {
+                brought.extend(items.iter().map(ItemName::of));
+            }
+        }
+        for change in changes.iter_mut() {
+            if let Change::Mask(edit) = change {
+                let rows = self.working.forget_lost_items(edit, &brought, self.store)?;
+                if let Some(table) = self.working.table(edit.table).filter(|_| rows > 0) {
+                    let damage = deleted_rows_may_be_back(&table.name, rows);
+                    self.report.given_up.push(damage);
+                }
+            }
+        }
+        let is_empty = |change: &Change| matches!(change, Change::Mask(edit) if edit.items.is_empty() && edit.parts.is_empty());
+        changes.retain(|change| !is_empty(change));
+        Ok(())
     }
 
     /// Why a commit must be left out, if it must. `regained`: the rows that [`Self::forget_unreachable`] told of.
@@ -371,7 +407,9 @@ impl Salvage<'_> {
             .tree
             .replace(&removed, added, self.store, &mut Vec::new())?;
         let rows = |tree: &Tree| tree.total().map_or(0, |total| total.rows);
-        Ok(rows(&replaced) == rows(&state.tree).saturating_add(regained))
+        let gone = edit.left_out.saturating_add(edit.deleted);
+        let kept = rows(&replaced).saturating_add(gone);
+        Ok(kept == rows(&state.tree).saturating_add(regained))
     }
 
     /// Why a change cannot be applied though it may look sound: its table is lost, or keys in it may mean something else than they

@@ -7,6 +7,7 @@
 //! - A range that a maker lists as complete is refused if rows came into it, since the snapshot that its entries were made
 //!   from, without their entries.
 
+use super::hidden::Hidden;
 use super::{Origin, Working, dropped, no_order};
 use crate::change::Change;
 use crate::commit::{Commit, Edit};
@@ -15,7 +16,8 @@ use crate::ids::{CommitNo, TableId};
 use crate::index::{Entry, EntryKey, ItemName, PageLoader};
 use crate::orders::{AddHead, CoverageRange, OrderReplace};
 use crate::rules::Rule;
-use std::collections::{BTreeMap, VecDeque};
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a commit does to one tree.
 pub(super) struct TreeChange<E> {
@@ -39,18 +41,15 @@ impl<E> Default for TreeChanges<E> {
 impl<E> TreeChanges<E> {
     /// What a section does to the tree of an order.
     pub(super) fn of(&mut self, table: TableId, order: u32) -> &mut TreeChange<E> {
-        self.0.push(TreeChange {
-            table,
-            order,
-            removed: Vec::new(),
-            added: Vec::new(),
-        });
+        self.0.push(TreeChange::nothing(table, order));
         let last = self.0.len() - 1;
         &mut self.0[last]
     }
+}
 
-    /// One for each tree.
-    fn one_per_tree(mut self) -> Vec<TreeChange<E>> {
+impl<E: Borrow<Entry>> TreeChanges<E> {
+    /// One for each tree; items all of whose rows are hidden leave theirs.
+    pub(super) fn one_per_tree(mut self, hidden: &[Hidden]) -> Vec<TreeChange<E>> {
         if self.0.len() > 1 {
             self.0.sort_by_key(|change| (change.table, change.order));
         }
@@ -62,11 +61,41 @@ impl<E> TreeChanges<E> {
             }
             is_same
         });
+        for hidden in hidden.iter().filter(|hidden| !hidden.leaves.is_empty()) {
+            let place = |change: &TreeChange<E>| (change.table, change.order);
+            let found = self.0.binary_search_by_key(&(hidden.table, 0), place);
+            let at = found.unwrap_or_else(|at| {
+                self.0.insert(at, TreeChange::nothing(hidden.table, 0));
+                at
+            });
+            self.0[at].leave(&hidden.leaves);
+        }
         self.0
     }
 }
 
-fn fold(changes: &[Change]) -> Vec<TreeChange<&Entry>> {
+impl<E> TreeChange<E> {
+    fn nothing(table: TableId, order: u32) -> Self {
+        Self {
+            table,
+            order,
+            removed: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+}
+
+impl<E: Borrow<Entry>> TreeChange<E> {
+    /// Items leave: those that the commit brings do not come, the others go.
+    fn leave(&mut self, items: &[ItemName]) {
+        let mut leaving: BTreeSet<ItemName> = items.iter().copied().collect();
+        self.added
+            .retain(|item| !leaving.remove(&ItemName::of(item.borrow())));
+        self.removed.extend(leaving);
+    }
+}
+
+fn fold<'a>(changes: &'a [Change], hidden: &[Hidden]) -> Vec<TreeChange<&'a Entry>> {
     let mut trees = TreeChanges::default();
     for change in changes {
         if let Some((head, items)) = change.adds() {
@@ -80,7 +109,7 @@ fn fold(changes: &[Change]) -> Vec<TreeChange<&Entry>> {
             }
         }
     }
-    trees.one_per_tree()
+    trees.one_per_tree(hidden)
 }
 
 fn keys_of(removed: &[ItemName]) -> Vec<EntryKey> {
@@ -93,10 +122,11 @@ impl Working {
     pub(super) fn check_trees(
         &self,
         changes: &[Change],
+        hidden: &[Hidden],
         pages: &dyn PageLoader,
         origin: Origin,
     ) -> Result<()> {
-        for change in fold(changes) {
+        for change in fold(changes, hidden) {
             match self.check_tree(&change, pages) {
                 Err(error) if origin == Origin::Log && error.is_of_unreadable_bytes() => {}
                 checked => checked?,
@@ -135,7 +165,9 @@ impl Working {
             let Some(rows) = edit.orders.first().filter(|order| order.order == 0) else {
                 continue;
             };
-            if self.rows_of(edit.table, rows, pages)? != rows_in(&rows.added) {
+            let kept = rows_in(&rows.added).saturating_add(edit.left_out);
+            let kept = kept.saturating_add(edit.deleted);
+            if self.rows_of(edit.table, rows, pages)? != kept {
                 let message = "blocks that replace others have not as many rows as these";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
@@ -165,10 +197,10 @@ impl Working {
     pub(super) fn change_trees(
         &mut self,
         commit: CommitNo,
-        trees: TreeChanges<Entry>,
+        trees: Vec<TreeChange<Entry>>,
         pages: &dyn PageLoader,
     ) -> Result<()> {
-        for change in trees.one_per_tree() {
+        for change in trees {
             self.change_items(commit, change, pages)?;
         }
         Ok(())
@@ -222,8 +254,9 @@ impl Working {
     /// # Errors
     /// When a page that it needs cannot be loaded.
     pub(crate) fn changed_bytes(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<u64> {
+        let hidden = self.fold_masks(changes, None, Origin::Caller)?;
         let mut bytes = 0_u64;
-        for change in fold(changes) {
+        for change in fold(changes, &hidden) {
             let table = self.table(change.table);
             let Some(tree) = table.and_then(|table| table.tree_of(change.order)) else {
                 continue;

@@ -171,7 +171,7 @@ impl Driver {
                 };
                 let mut rows = Vec::new();
                 for item in &items {
-                    rows.extend(arrivals_of(toy, table, item)?);
+                    rows.extend(arrivals_of(toy, &state, item)?);
                 }
                 rows.sort_unstable();
                 let rows: Vec<Row> = rows.into_iter().map(|row| (row.0, row.2)).collect();

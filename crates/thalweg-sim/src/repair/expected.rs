@@ -64,6 +64,7 @@ impl Expected {
                         table.inspect(|table| _ = named.insert(folded(to), *table))
                     }
                     Effect::Append(name, _) => named.get(&folded(name)).copied(),
+                    Effect::Delete(name, _) => named.get(&folded(name)).copied(),
                     Effect::Several(_) | Effect::Nothing => None,
                 };
                 changed.extend(table.map(|table| (table, part)));
@@ -108,7 +109,7 @@ impl Expected {
                         kept.rows.sort_by_key(|row| row.0);
                     }
                 }
-                Effect::Several(_) | Effect::Nothing => {}
+                Effect::Delete(_, _) | Effect::Several(_) | Effect::Nothing => {}
             }
         }
     }
