@@ -354,6 +354,10 @@ impl Working {
     fn check_replacement(&self, edit: &ReplaceEdit) -> Result<()> {
         let invalid = |message: &str| Err(Error::new(ErrorKind::Invalid, message));
         self.table(edit.table).ok_or_else(|| dropped(edit.table))?;
+        if edit.has_runs() {
+            let message = "a replacement by runs of items needs a newer version of thalweg";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let mut added = edit.orders.iter().flat_map(|order| &order.added);
         if added.any(|item| item.commit_max > self.commit) {
             return invalid("blocks that replace others have commits that are yet to come");

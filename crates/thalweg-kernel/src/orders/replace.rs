@@ -256,7 +256,7 @@ impl ReplaceEdit {
     /// # Errors
     /// `Limit` where its list of added entries is too long.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<()> {
-        let has_runs = self.orders.iter().any(|order| order.removed.has_runs());
+        let has_runs = self.has_runs();
         out.put_u32(self.table.0);
         out.put_u32(if has_runs { FLAG_RUNS } else { 0 });
         out.put_u64(self.left_out);
@@ -306,6 +306,11 @@ impl ReplaceEdit {
             orders: Vec::new(),
         };
         Ok((edit, orders, flags & FLAG_RUNS != 0))
+    }
+
+    /// Whether its items go by runs.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.orders.iter().any(|order| order.removed.has_runs())
     }
 
     /// Checks the edit on its own: called before it is written, and after it was read.

@@ -11,7 +11,7 @@ use super::{Origin, Working, dropped};
 use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::TableId;
+use crate::ids::{CommitNo, TableId};
 use crate::index::{Entry, ItemName, PageLoader};
 use crate::limits::MASKS_LIMIT_BYTES;
 use crate::masks::{ItemMask, MaskEdit, Masked, TableMasks};
@@ -36,6 +36,8 @@ struct Folding<'a> {
     /// Items that the commit brings, and their rows.
     brought: HashMap<ItemName, u64>,
     removed: HashSet<ItemName>,
+    /// The commit up to which the commit covers open rows.
+    covered: Option<CommitNo>,
     /// Rows that replacement and cover carry, and those of brought items that are hidden after them.
     carried: u64,
     hidden_in_brought: u64,
@@ -93,6 +95,7 @@ impl Working {
             leaves: Vec::new(),
             brought: HashMap::new(),
             removed: HashSet::new(),
+            covered: None,
             carried: 0,
             hidden_in_brought: 0,
             is_exact: !matches!(origin, Origin::DamagedLog { .. }) && pages.is_some(),
@@ -121,6 +124,7 @@ impl Working {
                     };
                     if let Some(covered) = head.covers {
                         let hidden = folding.masks.cover(covered);
+                        folding.covered = Some(covered);
                         folding.rewritten(hidden, head.left_out, head.carried)?;
                     }
                     folding.bring(items);
@@ -149,7 +153,8 @@ impl Working {
         for part in &edit.parts {
             let open = self.open.get(edit.table);
             let rows = open.and_then(|open| open.rows_of_part(part.commit, part.part));
-            if rows != Some(part.rows) {
+            let is_covered = folding.covered.is_some_and(|to| part.commit <= to);
+            if rows != Some(part.rows) || is_covered {
                 return Err(conflict("open rows that are to be deleted are not there"));
             }
             folding.masks.hide_open(part)?;
