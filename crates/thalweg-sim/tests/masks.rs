@@ -1,0 +1,300 @@
+//! Rows that are hidden: once, only where they are, and nowhere longer than what they lie in.
+//!
+//! What could go wrong, and is tried here: a row is deleted twice; a deletion hits another item that has got the key; a row
+//! comes back because it was encoded or rewritten before; a mask stays behind without what it hides rows of.
+#![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
+
+use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_kernel::Durability::Disk;
+use thalweg_kernel::index::ItemName;
+use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
+use thalweg_kernel::orders::{AddHead, ReplaceEdit};
+use thalweg_kernel::{Commit, CommitNo, Edit, ErrorKind, GroupPart, Options, Result, TableId};
+use thalweg_sim::driver::deletes::rows_to_delete;
+use thalweg_sim::oracle::rows_of;
+use thalweg_sim::orders::{commit_edit, items, open_indexed, staged};
+use thalweg_sim::toy::{Row, Toy, block};
+
+const ROWS: [Row; 4] = [(1, 11), (2, 12), (3, 13), (4, 14)];
+
+/// What hides the rows with these keys, as of now.
+fn mask(toy: &Toy, table: TableId, keys: &[i64]) -> MaskEdit {
+    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    let found = rows_to_delete(toy, &state, |row| keys.contains(&row.0));
+    found.unwrap().edit
+}
+
+fn hide(toy: &Toy, edit: MaskEdit) -> Result<CommitNo> {
+    let commit = Commit {
+        masks: vec![edit],
+        ..Commit::default()
+    };
+    toy.kernel.commit(commit, Disk)
+}
+
+fn delete(toy: &Toy, table: TableId, keys: &[i64]) {
+    hide(toy, mask(toy, table, keys)).unwrap();
+}
+
+fn is_conflict(done: Result<CommitNo>) -> bool {
+    done.is_err_and(|error| error.kind() == ErrorKind::Conflict)
+}
+
+fn keys_of(toy: &Toy, table: TableId) -> Vec<i64> {
+    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    let rows = rows_of(toy, &state).unwrap();
+    rows.iter().map(|row| row.0).collect()
+}
+
+/// How many rows masks hide, and whether there are any.
+fn masked(toy: &Toy, table: TableId) -> (u64, bool) {
+    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    let masks = state.masks();
+    (masks.map_or(0, |masks| masks.rows()), masks.is_some())
+}
+
+/// The database has these keys: now, for a reading process, and after a power cut, with and without a checkpoint.
+fn check(sim: &SimEnv, toy: &Toy, table: TableId, keys: &[i64]) {
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let read_only = Options {
+        read_only: true,
+        ..options.clone()
+    };
+    for round in 0..2 {
+        assert_eq!(keys_of(toy, table), keys, "round {round}");
+        let reader = Toy::open(&sim.env_of_process(7), "/db", &read_only, 4).unwrap();
+        assert_eq!(keys_of(&reader, table), keys, "a reader, round {round}");
+        let image = sim.crash_image(&CrashChoice::DropAll);
+        let again = Toy::open(&image.env(), "/db", &options, 4).unwrap();
+        assert_eq!(keys_of(&again, table), keys, "opened, round {round}");
+        assert_eq!(masked(&again, table), masked(toy, table), "round {round}");
+        assert!(again.kernel.verify(&mut |_| {}).unwrap().damage.is_empty());
+        toy.kernel.checkpoint().unwrap();
+    }
+}
+
+/// A cover of rows that were open, of which so many are left out.
+fn cover(table: TableId, rows: &[Row], commit: CommitNo, left_out: u64) -> Commit {
+    let head = AddHead {
+        covers: Some(commit),
+        left_out,
+        ..AddHead::of_rows(table, 1)
+    };
+    let blocks = match rows.is_empty() {
+        true => Vec::new(),
+        false => vec![block(table, rows.to_vec(), Some((commit, commit)))],
+    };
+    Commit {
+        groups: vec![GroupPart { head, blocks }],
+        ..Commit::default()
+    }
+}
+
+#[test]
+fn a_row_is_deleted_once() {
+    let sim = SimEnv::new(1);
+    let (toy, table) = open_indexed(&sim, 0);
+    toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    toy.append(table, &[(7, 1), (8, 2)], Disk).unwrap();
+    let edits = [[2, 7], [2, 9], [9, 7], [3, 8]].map(|keys| mask(&toy, table, &keys));
+    let [both, block, open, others] = edits;
+    hide(&toy, both).unwrap();
+    assert!(is_conflict(hide(&toy, block)), "a row of a block");
+    assert!(is_conflict(hide(&toy, open)), "an open row");
+    assert_eq!(masked(&toy, table), (2, true));
+    // Other rows of the same block and part.
+    hide(&toy, others).unwrap();
+    check(&sim, &toy, table, &[1, 4]);
+}
+
+#[test]
+fn an_item_leaves_with_its_last_row() {
+    let sim = SimEnv::new(2);
+    let (toy, table) = open_indexed(&sim, 0);
+    toy.append_group(table, &ROWS, 2, Disk).unwrap();
+    delete(&toy, table, &[1]);
+    let stale = mask(&toy, table, &[2]);
+    let left = ItemName::of(&items(&toy, table, 0)[0]);
+    delete(&toy, table, &[2]);
+    assert_eq!(items(&toy, table, 0).len(), 1);
+    assert_eq!(masked(&toy, table), (0, false), "its masks left with it");
+    assert!(is_conflict(hide(&toy, stale)));
+    let replace = ReplaceEdit::of_rows(table, vec![left], Vec::new());
+    assert!(is_conflict(commit_edit(&toy, Edit::Replace(replace), None)));
+    check(&sim, &toy, table, &[3, 4]);
+    // The last item leaves an empty tree.
+    delete(&toy, table, &[3, 4]);
+    check(&sim, &toy, table, &[]);
+}
+
+#[test]
+fn a_deletion_hits_no_other_item_that_has_got_the_key() {
+    let sim = SimEnv::new(3);
+    let (toy, table) = open_indexed(&sim, 0);
+    let own = toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    let old = mask(&toy, table, &[2]);
+    let name = ItemName::of(&items(&toy, table, 0)[0]);
+    let added = staged(&toy, (table, 0), &ROWS, Some((own, own)));
+    let replace = ReplaceEdit::of_rows(table, vec![name], vec![added]);
+    commit_edit(&toy, Edit::Replace(replace), None).unwrap();
+    assert_eq!(items(&toy, table, 0)[0].key(), name.key);
+    assert!(is_conflict(hide(&toy, old)));
+    check(&sim, &toy, table, &[1, 2, 3, 4]);
+}
+
+#[test]
+fn an_item_is_not_taken_for_a_smaller_one() {
+    let (toy, table) = open_indexed(&SimEnv::new(4), 0);
+    toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    let mut edit = mask(&toy, table, &[2]);
+    edit.items[0].rows = 1;
+    assert!(
+        is_conflict(hide(&toy, edit)),
+        "it would leave with three rows"
+    );
+    assert_eq!(keys_of(&toy, table), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_row_that_is_deleted_while_it_is_encoded_does_not_come_back() {
+    let sim = SimEnv::new(5);
+    let (toy, table) = open_indexed(&sim, 0);
+    let commit = toy.append(table, &ROWS, Disk).unwrap();
+    let early = cover(table, &ROWS, commit, 0);
+    let stale = mask(&toy, table, &[3]);
+    delete(&toy, table, &[2]);
+    assert!(is_conflict(toy.kernel.commit(early, Disk)));
+    // Nor does a cover leave more out than is hidden, or rows that are not.
+    let kept = [ROWS[0], ROWS[2], ROWS[3]];
+    assert!(is_conflict(
+        toy.kernel.commit(cover(table, &kept[1..], commit, 2), Disk)
+    ));
+    toy.kernel
+        .commit(cover(table, &kept, commit, 1), Disk)
+        .unwrap();
+    assert_eq!(masked(&toy, table), (0, false), "masks of what is covered");
+    assert!(is_conflict(hide(&toy, stale)), "the part is open no longer");
+    check(&sim, &toy, table, &[1, 3, 4]);
+}
+
+#[test]
+fn open_rows_that_a_commit_covers_are_not_hidden_by_it() {
+    let sim = SimEnv::new(6);
+    let (toy, table) = open_indexed(&sim, 0);
+    let commit = toy.append(table, &ROWS, Disk).unwrap();
+    let both = Commit {
+        masks: vec![mask(&toy, table, &[2])],
+        ..cover(table, &ROWS, commit, 0)
+    };
+    assert!(is_conflict(toy.kernel.commit(both, Disk)));
+    assert_eq!(masked(&toy, table), (0, false), "a mask of nothing");
+    check(&sim, &toy, table, &[1, 2, 3, 4]);
+}
+
+#[test]
+fn rows_that_are_all_deleted_are_covered_by_no_block() {
+    let sim = SimEnv::new(7);
+    let (toy, table) = open_indexed(&sim, 0);
+    toy.append(table, &ROWS, Disk).unwrap();
+    delete(&toy, table, &[1, 2, 3, 4]);
+    toy.kernel.encode_open_rows(table).unwrap();
+    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    assert_eq!(state.open_rows().count(), 0);
+    assert_eq!(masked(&toy, table), (0, false));
+    check(&sim, &toy, table, &[]);
+}
+
+#[test]
+fn rows_that_are_carried_are_hidden_in_their_new_place() {
+    let sim = SimEnv::new(8);
+    let (toy, table) = open_indexed(&sim, 0);
+    let own = toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    delete(&toy, table, &[2, 3]);
+    // Files of refused commits are abandoned.
+    let commit = |hidden: &[u32], left_out, carried| {
+        let old = ItemName::of(&items(&toy, table, 0)[0]);
+        let root = staged(&toy, (table, 0), &ROWS, Some((own, own)));
+        let masks = MaskList::of(vec![(
+            0,
+            BlockMask::Rows(Positions::of_rows(hidden.iter().copied())),
+        )]);
+        let item = ItemMask {
+            name: ItemName::of(&root),
+            rows: root.rows,
+            newly: hidden.len() as u64,
+            masks: masks.unwrap(),
+        };
+        let edit = ReplaceEdit {
+            left_out,
+            carried,
+            ..ReplaceEdit::of_rows(table, vec![old], vec![root])
+        };
+        let edit8 = MaskEdit {
+            table,
+            items: vec![item],
+            parts: Vec::new(),
+        };
+        Commit {
+            edits: vec![Edit::Replace(edit)],
+            masks: vec![edit8],
+            ..Commit::default()
+        }
+    };
+    // One of them is not hidden again; fewer, and more, than are hidden.
+    for refused in [
+        commit(&[1], 0, 2),
+        commit(&[1, 2], 0, 1),
+        commit(&[1, 2], 0, 3),
+    ] {
+        assert!(is_conflict(toy.kernel.commit(refused, Disk)));
+    }
+    toy.kernel.commit(commit(&[1, 2], 0, 2), Disk).unwrap();
+    assert_eq!(masked(&toy, table), (2, true));
+    check(&sim, &toy, table, &[1, 4]);
+    // Carried and hidden to the last row: the item does not come.
+    toy.kernel
+        .commit(commit(&[0, 1, 2, 3], 0, 2), Disk)
+        .unwrap();
+    assert_eq!(masked(&toy, table), (0, false));
+    check(&sim, &toy, table, &[]);
+}
+
+#[test]
+fn a_row_that_is_deleted_while_it_is_left_out_conflicts() {
+    let sim = SimEnv::new(9);
+    let (toy, table) = open_indexed(&sim, 0);
+    toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    let old = ItemName::of(&items(&toy, table, 0)[0]);
+    let deleting = || {
+        let edit = ReplaceEdit {
+            deleted: 4,
+            ..ReplaceEdit::of_rows(table, vec![old], Vec::new())
+        };
+        commit_edit(&toy, Edit::Replace(edit), None)
+    };
+    delete(&toy, table, &[3]);
+    assert!(
+        is_conflict(deleting()),
+        "somebody else has deleted one of them"
+    );
+    check(&sim, &toy, table, &[1, 2, 4]);
+}
+
+#[test]
+fn masks_go_with_their_table() {
+    let sim = SimEnv::new(10);
+    let (toy, table) = open_indexed(&sim, 0);
+    toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    let late = mask(&toy, table, &[2]);
+    delete(&toy, table, &[3]);
+    toy.drop_table(table).unwrap();
+    let error = hide(&toy, late).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    // One with the name has none of it.
+    let again = toy.create("t").unwrap();
+    toy.append_group(again, &ROWS, 4, Disk).unwrap();
+    check(&sim, &toy, again, &[1, 2, 3, 4]);
+}
