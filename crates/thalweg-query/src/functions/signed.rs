@@ -5,15 +5,16 @@
 
 use super::replaced;
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, WindowFunction, WindowFunctionParams,
 };
 use datafusion::logical_expr::planner::{RawAggregateExpr, RawWindowExpr};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    cast,
+    Volatility, cast,
 };
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ pub(crate) fn of_window(call: &RawWindowExpr) -> Option<Expr> {
             distinct: call.distinct,
         },
     };
-    Some(cast(Expr::from(function), DataType::Int64))
+    Some(counted(Expr::from(function)))
 }
 
 /// A call of an aggregate that counts, as a signed integer.
@@ -73,7 +74,70 @@ pub(crate) fn of_aggregate(call: &RawAggregateExpr) -> Option<Expr> {
             null_treatment: call.null_treatment,
         },
     };
-    Some(cast(Expr::AggregateFunction(function), DataType::Int64))
+    Some(counted(Expr::AggregateFunction(function)))
+}
+
+/// A count as a signed integer, called as before. (A cast would lose the order of numbers of rows.)
+fn counted(count: Expr) -> Expr {
+    let function = ScalarUDF::new_from_impl(Counted {
+        signature: Signature::any(1, Volatility::Immutable),
+    });
+    Arc::new(function).call(vec![count])
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Counted {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Counted {
+    fn name(&self) -> &'static str {
+        "signed_count"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let names = args.iter().map(|arg| arg.schema_name().to_string());
+        Ok(names.collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(
+            self.name(),
+            DataType::Int64,
+            is_nullable,
+        )))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        let unordered = SortProperties::Unordered;
+        Ok(inputs
+            .first()
+            .map_or(unordered, |input| input.sort_properties))
+    }
+
+    fn preserves_lex_ordering(&self, _: &[ExprProperties]) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match &*args.args {
+            [count] => count.cast_to(&DataType::Int64, None),
+            _ => internal_err!("{} takes one argument", self.name()),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
