@@ -89,7 +89,10 @@ impl World {
         self.commit += 1;
         let commit = CommitNo(self.commit);
         let item = |(ordinal, &(key, span, value, columns))| {
-            let item = block(key, span, value, columns).committed(commit, commit, ordinal as u32);
+            let mut item = block(key, span, value, columns);
+            // Each block is written somewhere else.
+            item.address.offset = (commit.0 << 20) + ordinal as u64;
+            let item = item.committed(commit, commit, ordinal as u32);
             (item.clone(), vec![item])
         };
         blocks.iter().enumerate().map(item).collect()
