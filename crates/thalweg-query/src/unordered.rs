@@ -9,8 +9,8 @@
 //! in each branch of a union is left out of the sorts below, which share what they know of the rows that are wanted.
 //!
 //! Invariants: the kept side of a hash join has no order; nothing is known of values in whose place NULLs may stand, nor of results of
-//! windows but numbers of rows; of a union only the orders of columns that all branches have are; while sorts are placed, nothing is taken past an OFFSET,
-//! whose rows stay sorted as they were.
+//! windows but numbers of rows; of a union only the orders by columns that all branches have are known; while sorts are placed, nothing
+//! is taken past an OFFSET, whose rows stay sorted as they were.
 
 use arrow::compute::SortOptions;
 use datafusion::common::config::ConfigOptions;
@@ -92,7 +92,7 @@ impl PhysicalOptimizerRule for HideOrders {
     }
 }
 
-/// What is hidden of the rows that a node makes, if that is something.
+/// Which properties of the output of a window or a union are hidden; `None` for other nodes.
 fn of_results(plan: &Arc<dyn ExecutionPlan>) -> Option<Hidden> {
     if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
         let rows = plan.children().into_iter().next()?;
@@ -199,7 +199,7 @@ enum Hidden {
     Side,
     /// All that is known of values, of rows in whose place NULLs may stand.
     Values,
-    /// What is known of columns from this one on, of rows with results of windows.
+    /// All properties of the columns from this one on, which are results of windows.
     Results(usize),
     /// All but the orders that all branches of a union have.
     Branches,

@@ -27,7 +27,7 @@ pub(super) struct TreeChange<E> {
     pub(super) added: Vec<E>,
 }
 
-/// What a commit does to trees, in the order of its sections.
+/// The changes of trees in one commit, in the order of its sections.
 pub(super) struct TreeChanges<E>(Vec<TreeChange<E>>);
 
 impl<E> Default for TreeChanges<E> {
@@ -37,7 +37,7 @@ impl<E> Default for TreeChanges<E> {
 }
 
 impl<E> TreeChanges<E> {
-    /// What a section does to the tree of an order.
+    /// A new, empty change of the tree of an order, for one section.
     pub(super) fn of(&mut self, table: TableId, order: u32) -> &mut TreeChange<E> {
         self.0.push(TreeChange {
             table,
