@@ -58,33 +58,24 @@ impl OptimizerRule for CommonParts {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        // The rule goes through the plan itself: meanwhile a name stands in the place of each such condition.
+        if !plan.exists(is_guarding)? {
+            return self.0.rewrite(plan, config);
+        }
+        // The rule goes through the plan itself: meanwhile a placeholder stands in the place of each such condition.
         let mut conditions = Vec::new();
-        let plan = plan.transform_down(|node| {
-            let LogicalPlan::Filter(mut filter) = node else {
-                return Ok(Transformed::no(node));
-            };
-            let schema = filter.input.schema();
-            let is_kept = matches!(&filter.predicate, Expr::BinaryExpr(_)) && { &filter.predicate }
-                .exists(|it| Ok(cases::fails_by_value(it, schema)))?;
-            if is_kept {
+        let plan = plan.transform_down(|node| match node {
+            node if !is_guarding(&node)? => Ok(Transformed::no(node)),
+            LogicalPlan::Filter(mut filter) => {
                 let name = Expr::Placeholder(Placeholder {
                     id: format!("{KEPT}{}", conditions.len()),
                     field: None,
                 });
                 conditions.push(std::mem::replace(&mut filter.predicate, name));
+                Ok(Transformed::yes(LogicalPlan::Filter(filter)))
             }
-            let filter = LogicalPlan::Filter(filter);
-            Ok(Transformed::new(
-                filter,
-                is_kept,
-                TreeNodeRecursion::Continue,
-            ))
+            node => Ok(Transformed::no(node)),
         })?;
         let done = self.0.rewrite(plan.data, config)?;
-        if conditions.is_empty() {
-            return Ok(done);
-        }
         let kept = |predicate: &Expr| match predicate {
             Expr::Placeholder(name) => {
                 let number = name.id.strip_prefix(KEPT)?.parse::<usize>().ok()?;
@@ -108,7 +99,18 @@ impl OptimizerRule for CommonParts {
     }
 }
 
-/// What the names begin with that stand in the places of conditions. No parameter is called so.
+/// Whether a node is a filter of several conditions one of which may fail for some values.
+fn is_guarding(node: &LogicalPlan) -> Result<bool> {
+    match node {
+        LogicalPlan::Filter(filter) if matches!(&filter.predicate, Expr::BinaryExpr(_)) => {
+            let schema = filter.input.schema();
+            { &filter.predicate }.exists(|it| Ok(cases::fails_by_value(it, schema)))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The prefix of the placeholders that stand in the places of conditions. No parameter is called so.
 const KEPT: &str = "condition ";
 
 /// The rule that guards them.
@@ -175,21 +177,23 @@ fn guarded(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
 /// A condition with guards between its parts, if it needs some.
 fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
     let conditions = split_conjunction(predicate);
-    let guards_itself =
-        |condition: &Arc<dyn PhysicalExpr>| condition.is::<BinaryExpr>() && may_fail(condition);
-    let is_needed = match conditions.as_slice() {
-        [condition] => guards_itself(condition),
-        several => several.iter().any(|condition| may_fail(condition)),
-    };
-    if !is_needed {
+    // Nothing guards a single comparison.
+    if let [condition] = conditions.as_slice()
+        && condition
+            .downcast_ref::<BinaryExpr>()
+            .is_none_or(|it| *it.op() != Operator::Or)
+    {
         return None;
     }
-    // What is drawn is not drawn again: the answers of before count beside those that are worked out anew.
-    let lasting = conditions.iter().filter(|it| !is_volatile(it));
-    let whole = conjunction(lasting.map(|it| Arc::clone(it)));
     let conditions = conditions.into_iter().cloned();
     let (failing, others): (Vec<_>, Vec<_>) =
         conditions.partition(|it| may_fail(it) && !is_volatile(it));
+    if failing.is_empty() {
+        return None;
+    }
+    // What is drawn is not drawn again: the answers of before count beside those that are worked out anew.
+    let lasting = others.iter().filter(|it| !is_volatile(it));
+    let whole = conjunction(lasting.chain(&failing).cloned());
     let guarded = failing.into_iter().map(|condition| {
         let whole = Arc::clone(&whole);
         Arc::new(Guarded { condition, whole }) as Arc<dyn PhysicalExpr>

@@ -3,7 +3,7 @@
 //! Invariant: they are BIGINT, as in PostgreSQL and DuckDB. Unsigned ones beside integers become decimals: `row_number() OVER () / 2` had
 //! fractions, and `-rank() OVER (...)` was refused.
 
-use super::replaced;
+use super::{named_as_base, replaced};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::expr::{
@@ -13,24 +13,24 @@ use datafusion::logical_expr::planner::{RawAggregateExpr, RawWindowExpr};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, cast,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast,
 };
 use std::sync::Arc;
 
 /// Scalar functions that count.
-const SCALARS: [&str; 4] = [
+const SCALARS: [&str; 5] = [
     "array_length",
     "array_ndims",
     "array_position",
+    "array_positions",
     "cardinality",
 ];
 
 /// `functions` with signed counts.
 pub(crate) fn counts(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let signed = |base| Signed { base };
     { SCALARS.iter() }.fold(functions, |functions, name| {
-        replaced(functions, name, signed)
+        replaced(functions, name, |base| Signed { base })
     })
 }
 
@@ -146,26 +146,16 @@ struct Signed {
 }
 
 impl ScalarUDFImpl for Signed {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.base.return_type(types).map(|_| DataType::Int64)
+        self.base.return_type(types).map(|counts| signed(&counts))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let field = self.base.return_field_from_args(args)?;
-        let field = Field::clone(&field).with_data_type(DataType::Int64);
-        Ok(Arc::new(field))
+        let counts = signed(field.data_type());
+        Ok(Arc::new(Field::clone(&field).with_data_type(counts)))
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
@@ -176,13 +166,26 @@ impl ScalarUDFImpl for Signed {
         Ok(match self.base.simplify(args, info)? {
             ExprSimplifyResult::Original(args) => ExprSimplifyResult::Original(args),
             ExprSimplifyResult::Simplified(expr) => {
-                ExprSimplifyResult::Simplified(cast(expr, DataType::Int64))
+                let counts = signed(&expr.get_type(info.schema())?);
+                ExprSimplifyResult::Simplified(cast(expr, counts))
             }
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let counted = self.base.invoke_with_args(args)?;
-        counted.cast_to(&DataType::Int64, None)
+        counted.cast_to(&signed(&counted.data_type()), None)
+    }
+}
+
+/// The type of counts, or of lists of counts, with signed integers.
+fn signed(counts: &DataType) -> DataType {
+    match counts {
+        DataType::List(item) => {
+            let item = Field::clone(item).with_data_type(signed(item.data_type()));
+            DataType::List(Arc::new(item))
+        }
+        DataType::UInt64 => DataType::Int64,
+        other => other.clone(),
     }
 }

@@ -72,36 +72,45 @@ fn guarded(expr: Expr, schema: &DFSchema, is_truth: bool) -> Result<Expr> {
         }
         Expr::Case(mut case) => {
             let is_condition = case.expr.is_none();
-            let inside = |expr: &mut Box<Expr>, is_truth: bool| {
+            let guard = |expr: &mut Box<Expr>, is_truth: bool| {
                 **expr = guarded(std::mem::take(expr), schema, is_truth)?;
                 Ok::<_, DataFusionError>(())
             };
             for expr in case.expr.iter_mut().chain(&mut case.else_expr) {
-                inside(expr, false)?;
+                guard(expr, false)?;
             }
             for (when, then) in &mut case.when_then_expr {
-                inside(when, is_condition)?;
-                inside(then, false)?;
+                guard(when, is_condition)?;
+                guard(then, false)?;
             }
             Ok(Expr::Case(case))
+        }
+        Expr::WindowFunction(mut call) => {
+            let filter = call.params.filter.take();
+            let filter = filter.map(|filter| guarded(*filter, schema, true).map(Box::new));
+            let mut call = inside(Expr::WindowFunction(call), schema)?;
+            if let Expr::WindowFunction(call) = &mut call {
+                call.params.filter = filter.transpose()?;
+            }
+            Ok(call)
         }
         Expr::AggregateFunction(mut call) => {
             let filter = call.params.filter.take();
             let filter = filter.map(|filter| guarded(*filter, schema, true).map(Box::new));
-            let call = Expr::AggregateFunction(call);
-            let mut call = call
-                .map_children(|expr| guarded(expr, schema, false).map(Transformed::yes))?
-                .data;
+            let mut call = inside(Expr::AggregateFunction(call), schema)?;
             if let Expr::AggregateFunction(call) = &mut call {
                 call.params.filter = filter.transpose()?;
             }
             Ok(call)
         }
-        expr => {
-            let done = expr.map_children(|expr| guarded(expr, schema, false).map(Transformed::yes));
-            Ok(done?.data)
-        }
+        expr => inside(expr, schema),
     }
+}
+
+/// The expression with guards in its parts.
+fn inside(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let done = expr.map_children(|part| guarded(part, schema, false).map(Transformed::yes))?;
+    Ok(done.data)
 }
 
 /// `left AND right` as `CASE left WHEN false THEN false WHEN true THEN right ELSE right AND NULL END`, and shorter where NULL is false.
