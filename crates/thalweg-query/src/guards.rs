@@ -4,7 +4,7 @@
 //! zero where a fifth of the rows or more have another `z`. Trying the fast way first costs nothing where it succeeds; choosing rows
 //! each time would copy all columns of each batch.
 //!
-//! Invariant: the conditions of a filter fail only if in no order they could be worked out for the rows that those before leave.
+//! Invariant: the conditions of a filter or a join fail only if in no order they could be worked out for the rows that those before leave.
 
 use crate::meaning::cases;
 use crate::meaning::time_unit::compares;
@@ -26,10 +26,15 @@ use datafusion::physical_expr::expressions::{
     TryCastExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_expr_common::utils::scatter;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{
+    HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
+};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -53,32 +58,24 @@ impl OptimizerRule for CommonParts {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        // The rule goes through the plan itself: meanwhile a name stands in the place of each such condition.
+        if !plan.exists(is_guarding)? {
+            return self.0.rewrite(plan, config);
+        }
+        // The rule goes through the plan itself: meanwhile a placeholder stands in the place of each such condition.
         let mut conditions = Vec::new();
-        let plan = plan.transform_down(|node| {
-            let LogicalPlan::Filter(mut filter) = node else {
-                return Ok(Transformed::no(node));
-            };
-            let is_kept = matches!(&filter.predicate, Expr::BinaryExpr(_))
-                && filter.predicate.exists(|expr| Ok(cases::may_fail(expr)))?;
-            if is_kept {
+        let plan = plan.transform_down(|node| match node {
+            node if !is_guarding(&node)? => Ok(Transformed::no(node)),
+            LogicalPlan::Filter(mut filter) => {
                 let name = Expr::Placeholder(Placeholder {
                     id: format!("{KEPT}{}", conditions.len()),
                     field: None,
                 });
                 conditions.push(std::mem::replace(&mut filter.predicate, name));
+                Ok(Transformed::yes(LogicalPlan::Filter(filter)))
             }
-            let filter = LogicalPlan::Filter(filter);
-            Ok(Transformed::new(
-                filter,
-                is_kept,
-                TreeNodeRecursion::Continue,
-            ))
+            node => Ok(Transformed::no(node)),
         })?;
         let done = self.0.rewrite(plan.data, config)?;
-        if conditions.is_empty() {
-            return Ok(done);
-        }
         let kept = |predicate: &Expr| match predicate {
             Expr::Placeholder(name) => {
                 let number = name.id.strip_prefix(KEPT)?.parse::<usize>().ok()?;
@@ -102,7 +99,18 @@ impl OptimizerRule for CommonParts {
     }
 }
 
-/// What the names begin with that stand in the places of conditions. No parameter is called so.
+/// Whether a node is a filter of several conditions one of which may fail for some values.
+fn is_guarding(node: &LogicalPlan) -> Result<bool> {
+    match node {
+        LogicalPlan::Filter(filter) if matches!(&filter.predicate, Expr::BinaryExpr(_)) => {
+            let schema = filter.input.schema();
+            { &filter.predicate }.exists(|it| Ok(cases::fails_by_value(it, schema)))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The prefix of the placeholders that stand in the places of conditions. No parameter is called so.
 const KEPT: &str = "condition ";
 
 /// The rule that guards them.
@@ -116,9 +124,8 @@ impl PhysicalOptimizerRule for GuardConditions {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let done = plan.transform_up(|plan| {
-            let filter = plan.downcast_ref().map(with_guards).transpose()?;
-            Ok(match filter.flatten() {
-                Some(filter) => Transformed::yes(Arc::new(filter)),
+            Ok(match guarded(&plan)? {
+                Some(plan) => Transformed::yes(plan),
                 None => Transformed::no(plan),
             })
         })?;
@@ -134,27 +141,64 @@ impl PhysicalOptimizerRule for GuardConditions {
     }
 }
 
-fn with_guards(filter: &FilterExec) -> Result<Option<FilterExec>> {
-    let conditions = split_conjunction(filter.predicate());
-    let guards_itself =
-        |condition: &Arc<dyn PhysicalExpr>| condition.is::<BinaryExpr>() && may_fail(condition);
-    let is_needed = match conditions.as_slice() {
-        [condition] => guards_itself(condition),
-        several => several.iter().any(|condition| may_fail(condition)),
-    };
-    if !is_needed {
-        return Ok(None);
+/// The node with guarded conditions, if it has some to guard.
+fn guarded(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let Some(predicate) = with_guards(filter.predicate()) else {
+            return Ok(None);
+        };
+        let builder = FilterExecBuilder::from(filter).with_predicate(predicate);
+        return Ok(Some(Arc::new(builder.build()?)));
     }
-    let whole = filter.predicate();
+    let with_filter = |filter: &JoinFilter| {
+        let (columns, schema) = (
+            filter.column_indices().to_vec(),
+            Arc::clone(filter.schema()),
+        );
+        with_guards(filter.expression()).map(|expr| Some(JoinFilter::new(expr, columns, schema)))
+    };
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>()
+        && let Some(filter) = join.filter().and_then(with_filter)
+    {
+        let join = HashJoinExecBuilder::from(join)
+            .with_filter(filter)
+            .build()?;
+        return Ok(Some(Arc::new(join)));
+    }
+    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>()
+        && let Some(filter) = join.filter().and_then(with_filter)
+    {
+        let builder = NestedLoopJoinExecBuilder::from(join).with_filter(filter);
+        return Ok(Some(Arc::new(builder.build()?)));
+    }
+    Ok(None)
+}
+
+/// A condition with guards between its parts, if it needs some.
+fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
+    let conditions = split_conjunction(predicate);
+    // Nothing guards a single comparison.
+    if let [condition] = conditions.as_slice()
+        && condition
+            .downcast_ref::<BinaryExpr>()
+            .is_none_or(|it| *it.op() != Operator::Or)
+    {
+        return None;
+    }
     let conditions = conditions.into_iter().cloned();
-    let (failing, others): (Vec<_>, Vec<_>) = conditions.partition(may_fail);
+    let (failing, others): (Vec<_>, Vec<_>) =
+        conditions.partition(|it| may_fail(it) && !is_volatile(it));
+    if failing.is_empty() {
+        return None;
+    }
+    // What is drawn is not drawn again: the answers of before count beside those that are worked out anew.
+    let lasting = others.iter().filter(|it| !is_volatile(it));
+    let whole = conjunction(lasting.chain(&failing).cloned());
     let guarded = failing.into_iter().map(|condition| {
-        let whole = Arc::clone(whole);
+        let whole = Arc::clone(&whole);
         Arc::new(Guarded { condition, whole }) as Arc<dyn PhysicalExpr>
     });
-    let conditions = others.into_iter().chain(guarded);
-    let builder = FilterExecBuilder::from(filter).with_predicate(conjunction(conditions));
-    builder.build().map(Some)
+    Some(conjunction(others.into_iter().chain(guarded)))
 }
 
 /// Whether a condition may fail for some values. Of functions, arithmetic and casts nothing is known.
@@ -243,8 +287,8 @@ impl PhysicalExpr for Guarded {
     }
 }
 
-/// A condition of each row. The parts of AND and OR are worked out for rows of which the parts before leave it open: first those
-/// that do not fail for these, whatever their order, as the optimizer has changed that.
+/// A condition of each row, false in the place of NULL. The parts of AND and OR are worked out for rows of which the parts before leave
+/// it open: first those that do not fail for these, whatever their order, as the optimizer has changed that.
 fn row_by_row(condition: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
     let op = condition.downcast_ref::<BinaryExpr>().map(BinaryExpr::op);
     let Some(op @ (Operator::And | Operator::Or)) = op.copied() else {
@@ -259,9 +303,8 @@ fn row_by_row(condition: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<
     collect_parts(condition, op, &mut parts);
     let mut known = BooleanArray::from(vec![op == Operator::And; batch.num_rows()]);
     while !parts.is_empty() {
-        // NULL leaves it open as well.
         let open: BooleanArray = { known.iter() }
-            .map(|value| Some(value != Some(op == Operator::Or)))
+            .map(|value| Some((value == Some(true)) == (op == Operator::And)))
             .collect();
         if !open.has_true() {
             break;

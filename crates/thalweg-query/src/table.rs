@@ -83,19 +83,23 @@ impl StoredTable {
         let mut conditions = Vec::new();
         let mut holds_for_none = false;
         for filter in filters {
-            // What the optimizer found out of a condition of time after it was taken, as of `ts IN (NULL)`.
-            if let Expr::Literal(answer, _) = filter {
-                holds_for_none |= !matches!(answer, ScalarValue::Boolean(Some(true)));
-                continue;
-            }
-            if self.pushdown(filter) == TableProviderFilterPushDown::Unsupported {
-                return internal_err!(
-                    "a condition that the scan does not know is left to it: {filter}"
-                );
-            }
+            let schema = self.definition.schema();
             match self.time().and_then(|time| time_conditions(filter, time)) {
                 Some(found) => conditions.extend(found),
-                None => column_ranges(filter, self.definition.schema(), &mut request.ranges),
+                None if may_prune(filter, schema) => {
+                    column_ranges(filter, schema, &mut request.ranges);
+                }
+                None => match filter {
+                    // What a later pass of the optimizer makes of a condition of time, as of `ts IN (NULL)`.
+                    Expr::Literal(answer, _) => {
+                        holds_for_none |= *answer != ScalarValue::Boolean(Some(true));
+                    }
+                    _ => {
+                        return internal_err!(
+                            "a condition that the scan does not know is left to it: {filter}"
+                        );
+                    }
+                },
             }
         }
         if let Some(time) = self.time() {

@@ -9,8 +9,8 @@
 //! in each branch of a union is left out of the sorts below, which share what they know of the rows that are wanted.
 //!
 //! Invariants: the kept side of a hash join has no order; nothing is known of values in whose place NULLs may stand, nor of results of
-//! windows; of a union only the orders of columns that all branches have are; while sorts are placed, nothing is taken past an OFFSET,
-//! whose rows stay sorted as they were.
+//! windows but numbers of rows; of a union only the orders by columns that all branches have are known; while sorts are placed, nothing
+//! is taken past an OFFSET, whose rows stay sorted as they were.
 
 use arrow::compute::SortOptions;
 use datafusion::common::config::ConfigOptions;
@@ -19,6 +19,7 @@ use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr::{
     Distribution, EquivalenceProperties, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
 };
@@ -31,7 +32,7 @@ use datafusion::physical_plan::joins::{
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
-use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
@@ -91,13 +92,13 @@ impl PhysicalOptimizerRule for HideOrders {
     }
 }
 
-/// What is hidden of the rows that a node makes, if that is something.
+/// Which properties of the output of a window or a union are hidden; `None` for other nodes.
 fn of_results(plan: &Arc<dyn ExecutionPlan>) -> Option<Hidden> {
     if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
         let rows = plan.children().into_iter().next()?;
         return Some(Hidden::Results(rows.schema().fields().len()));
     }
-    (plan.is::<UnionExec>() || plan.is::<InterleaveExec>()).then_some(Hidden::Branches)
+    plan.is::<UnionExec>().then_some(Hidden::Branches)
 }
 
 /// The node, with nothing known of the values in whose place it may have NULLs.
@@ -198,7 +199,7 @@ enum Hidden {
     Side,
     /// All that is known of values, of rows in whose place NULLs may stand.
     Values,
-    /// What is known of columns from this one on, of rows with results of windows.
+    /// All properties of the columns from this one on, which are results of windows.
     Results(usize),
     /// All but the orders that all branches of a union have.
     Branches,
@@ -229,11 +230,15 @@ impl UnorderedExec {
             Hidden::Sort(_) | Hidden::Values => {}
             Hidden::Side | Hidden::Offset(..) => known.clear_orderings(),
             Hidden::Results(first) => {
+                add_equal_before(first, &properties, &mut known)?;
                 known.add_orderings(orders_before(first, &properties));
-                let constants = properties.eq_properties.constants().into_iter();
-                known.add_constants(constants.filter(|it| is_before(first, &it.expr)))?;
+                known.add_orderings(row_numbers(first, &input));
             }
-            Hidden::Branches => known.add_orderings(common_orders(&input)),
+            // Once sorts are placed a union may have become one that mixes the rows of its branches.
+            Hidden::Branches if input.is::<UnionExec>() => {
+                known.add_orderings(common_orders(&input));
+            }
+            Hidden::Branches => {}
         }
         properties.set_eq_properties(known);
         Ok(Self {
@@ -242,6 +247,42 @@ impl UnorderedExec {
             properties: Arc::new(properties),
         })
     }
+}
+
+/// Adds which columns before `first` are constant, or equal others of these.
+fn add_equal_before(
+    first: usize,
+    properties: &PlanProperties,
+    known: &mut EquivalenceProperties,
+) -> Result<()> {
+    for class in properties.eq_properties.eq_group().iter() {
+        let mut equal = class.iter().filter(|expr| is_before(first, expr));
+        let Some(one) = equal.next() else {
+            continue;
+        };
+        for other in equal {
+            known.add_equal_conditions(Arc::clone(one), Arc::clone(other))?;
+        }
+    }
+    let constants = properties.eq_properties.constants().into_iter();
+    known.add_constants(constants.filter(|it| is_before(first, &it.expr)))
+}
+
+/// The order by the number of the row, which is that of the rows.
+fn row_numbers(first: usize, window: &Arc<dyn ExecutionPlan>) -> Vec<Vec<PhysicalSortExpr>> {
+    let windows = (window
+        .downcast_ref::<BoundedWindowAggExec>()
+        .map(BoundedWindowAggExec::window_expr))
+    .or_else(|| window.downcast_ref().map(WindowAggExec::window_expr));
+    let numbered = windows.unwrap_or_default().iter().enumerate();
+    let numbered = numbered.filter(|(_, call)| {
+        call.name().starts_with("row_number()") && call.partition_by().is_empty()
+    });
+    let key = |(place, call): (usize, &Arc<dyn WindowExpr>)| {
+        let expr = Arc::new(Column::new(call.name(), first + place));
+        vec![PhysicalSortExpr::new(expr, SortOptions::new(false, false))]
+    };
+    numbered.map(key).collect()
 }
 
 /// The orders of rows by columns before `first` alone.

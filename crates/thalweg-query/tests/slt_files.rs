@@ -109,7 +109,7 @@ fn check(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
     }
 }
 
-/// What a query may be refused for in another place: parts of the messages.
+/// Parts of the messages that refuse a query as a part of another statement.
 const REFUSED_INSIDE: [&str; 3] = [
     "have the same name without regard to case",
     "cannot be stored; what can are",

@@ -1,4 +1,4 @@
-//! What changed between two trees of one order, at the price of what changed.
+//! The items that only one of two trees of an order has, found by reading the pages that the trees do not share.
 //!
 //! Invariants: items come in the order of their keys, of one key the old one before the new one; items of both trees never come; a
 //! page that both trees share is never read. Structures that are derived from the index are brought up to date by this, instead of

@@ -5,8 +5,8 @@
 //! only when no block with a smaller bound is known. So the first k blocks open no page that a walk for k blocks could leave closed.
 
 use super::Entry;
-use super::page::{Child, Page, PageLoader, page_of};
-use super::walk::{Heritage, MAX_DEPTH};
+use super::page::{Child, Page, PageLoader};
+use super::walk::{Heritage, open_page};
 use crate::error::{Error, Result};
 use crate::ids::TableId;
 use std::cmp::Ordering;
@@ -122,13 +122,7 @@ impl<L: PageLoader> Nearest<L> {
         heritage: Option<Heritage>,
         bound: &mut impl FnMut(&Entry) -> Option<f64>,
     ) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(Error::corruption(
-                child.entry.address,
-                "the pages of the index lead in a circle",
-            ));
-        }
-        let page = page_of(self.table, child, &self.loader)?;
+        let page = open_page(self.table, child, depth, &self.loader)?;
         let number = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         for (at, child) in (0..).zip(page.children()) {
             let given = Heritage::give(heritage, &child.entry);

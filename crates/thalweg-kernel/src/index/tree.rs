@@ -408,7 +408,7 @@ impl Tree {
         Nearest::new(self.table, self.root.clone(), loader, refused)
     }
 
-    /// What a later tree of this order has and this one has not, and the other way round. It needs no borrow of the trees.
+    /// The items that only one of this tree and a later one of the same order has. The iterator borrows neither tree.
     ///
     /// # Panics
     /// When they are trees of two tables.

@@ -16,7 +16,26 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Most pages above one another: those of the tree and those of a fragment in it.
-pub(super) const MAX_DEPTH: u32 = 64;
+const MAX_DEPTH: u32 = 64;
+
+/// The page that an entry leads to, `depth` pages below the root.
+///
+/// # Errors
+/// `Corruption` where pages lead in a circle; when the page cannot be loaded.
+pub(super) fn open_page(
+    table: TableId,
+    child: &Child,
+    depth: u32,
+    loader: &dyn PageLoader,
+) -> Result<Arc<Page>> {
+    if depth > MAX_DEPTH {
+        return Err(Error::corruption(
+            child.entry.address,
+            "the pages of the index lead in a circle",
+        ));
+    }
+    page_of(table, child, loader)
+}
 
 /// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,13 +266,7 @@ impl<L: PageLoader> Walk<L> {
         heritage: Option<Heritage>,
         place: Option<Place>,
     ) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(Error::corruption(
-                child.entry.address,
-                "the pages of the index lead in a circle",
-            ));
-        }
-        let page = page_of(self.table, child, &self.loader)?;
+        let page = open_page(self.table, child, depth, &self.loader)?;
         self.pages += 1;
         let candidates = page.candidates(self.start, self.end);
         let key = child.entry.key();

@@ -29,7 +29,7 @@ pub(super) struct TreeChange<E> {
     pub(super) added: Vec<E>,
 }
 
-/// What a commit does to trees, in the order of its sections.
+/// The changes of trees in one commit, in the order of its sections.
 pub(super) struct TreeChanges<E>(Vec<TreeChange<E>>);
 
 impl<E> Default for TreeChanges<E> {
@@ -39,7 +39,7 @@ impl<E> Default for TreeChanges<E> {
 }
 
 impl<E> TreeChanges<E> {
-    /// What a section does to the tree of an order.
+    /// A new, empty change of the tree of an order, for one section.
     pub(super) fn of(&mut self, table: TableId, order: u32) -> &mut TreeChange<E> {
         self.0.push(TreeChange::nothing(table, order));
         let last = self.0.len() - 1;

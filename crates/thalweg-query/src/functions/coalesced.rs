@@ -2,7 +2,7 @@
 //!
 //! Invariant: it is DataFusion's own, but that a text beside times is read as one, as in comparisons: `coalesce(max(ts), '2026-01-01')`.
 
-use super::replaced;
+use super::{named_as_base, replaced};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -22,17 +22,7 @@ struct Coalesce {
 }
 
 impl ScalarUDFImpl for Coalesce {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         self.base.return_type(types)

@@ -4,7 +4,7 @@
 //! it is NULL where there is none to add.
 
 use super::total::beyond;
-use super::{applied, replaced};
+use super::{applied, named_as_base, replaced};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field};
@@ -44,17 +44,7 @@ fn sum_type(list: &DataType) -> Option<DataType> {
 }
 
 impl ScalarUDFImpl for ListSum {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn documentation(&self) -> Option<&Documentation> {
         self.base.documentation()

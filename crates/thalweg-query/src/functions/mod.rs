@@ -38,6 +38,24 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
+/// What a function in the place of another one, `self.base`, has of it, beside types, simplifications and the call itself.
+macro_rules! named_as_base {
+    () => {
+        fn name(&self) -> &str {
+            self.base.name()
+        }
+
+        fn aliases(&self) -> &[String] {
+            self.base.aliases()
+        }
+
+        fn signature(&self) -> &Signature {
+            self.base.signature()
+        }
+    };
+}
+use named_as_base;
+
 /// `functions` with the one of this name replaced by what `make` makes of it.
 fn replaced<F: ScalarUDFImpl + 'static>(
     functions: Vec<Arc<ScalarUDF>>,

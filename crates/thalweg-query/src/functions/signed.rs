@@ -3,33 +3,34 @@
 //! Invariant: they are BIGINT, as in PostgreSQL and DuckDB. Unsigned ones beside integers become decimals: `row_number() OVER () / 2` had
 //! fractions, and `-rank() OVER (...)` was refused.
 
-use super::replaced;
+use super::{named_as_base, replaced};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, WindowFunction, WindowFunctionParams,
 };
 use datafusion::logical_expr::planner::{RawAggregateExpr, RawWindowExpr};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    cast,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast,
 };
 use std::sync::Arc;
 
 /// Scalar functions that count.
-const SCALARS: [&str; 4] = [
+const SCALARS: [&str; 5] = [
     "array_length",
     "array_ndims",
     "array_position",
+    "array_positions",
     "cardinality",
 ];
 
 /// `functions` with signed counts.
 pub(crate) fn counts(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
-    let signed = |base| Signed { base };
     { SCALARS.iter() }.fold(functions, |functions, name| {
-        replaced(functions, name, signed)
+        replaced(functions, name, |base| Signed { base })
     })
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn of_window(call: &RawWindowExpr) -> Option<Expr> {
             distinct: call.distinct,
         },
     };
-    Some(cast(Expr::from(function), DataType::Int64))
+    Some(counted(Expr::from(function)))
 }
 
 /// A call of an aggregate that counts, as a signed integer.
@@ -73,7 +74,70 @@ pub(crate) fn of_aggregate(call: &RawAggregateExpr) -> Option<Expr> {
             null_treatment: call.null_treatment,
         },
     };
-    Some(cast(Expr::AggregateFunction(function), DataType::Int64))
+    Some(counted(Expr::AggregateFunction(function)))
+}
+
+/// A count as a signed integer, called as before. (A cast would lose the order of numbers of rows.)
+fn counted(count: Expr) -> Expr {
+    let function = ScalarUDF::new_from_impl(Counted {
+        signature: Signature::any(1, Volatility::Immutable),
+    });
+    Arc::new(function).call(vec![count])
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Counted {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Counted {
+    fn name(&self) -> &'static str {
+        "signed_count"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let names = args.iter().map(|arg| arg.schema_name().to_string());
+        Ok(names.collect())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(
+            self.name(),
+            DataType::Int64,
+            is_nullable,
+        )))
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        let unordered = SortProperties::Unordered;
+        Ok(inputs
+            .first()
+            .map_or(unordered, |input| input.sort_properties))
+    }
+
+    fn preserves_lex_ordering(&self, _: &[ExprProperties]) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match &*args.args {
+            [count] => count.cast_to(&DataType::Int64, None),
+            _ => internal_err!("{} takes one argument", self.name()),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -82,26 +146,16 @@ struct Signed {
 }
 
 impl ScalarUDFImpl for Signed {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.base.return_type(types).map(|_| DataType::Int64)
+        self.base.return_type(types).map(|counts| signed(&counts))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let field = self.base.return_field_from_args(args)?;
-        let field = Field::clone(&field).with_data_type(DataType::Int64);
-        Ok(Arc::new(field))
+        let counts = signed(field.data_type());
+        Ok(Arc::new(Field::clone(&field).with_data_type(counts)))
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
@@ -112,13 +166,26 @@ impl ScalarUDFImpl for Signed {
         Ok(match self.base.simplify(args, info)? {
             ExprSimplifyResult::Original(args) => ExprSimplifyResult::Original(args),
             ExprSimplifyResult::Simplified(expr) => {
-                ExprSimplifyResult::Simplified(cast(expr, DataType::Int64))
+                let counts = signed(&expr.get_type(info.schema())?);
+                ExprSimplifyResult::Simplified(cast(expr, counts))
             }
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let counted = self.base.invoke_with_args(args)?;
-        counted.cast_to(&DataType::Int64, None)
+        counted.cast_to(&signed(&counted.data_type()), None)
+    }
+}
+
+/// The type of counts, or of lists of counts, with signed integers.
+fn signed(counts: &DataType) -> DataType {
+    match counts {
+        DataType::List(item) => {
+            let item = Field::clone(item).with_data_type(signed(item.data_type()));
+            DataType::List(Arc::new(item))
+        }
+        DataType::UInt64 => DataType::Int64,
+        other => other.clone(),
     }
 }

@@ -5,7 +5,7 @@
 //! Invariants: they are simplified only where the answer stays; what looks for a value in a list finds 0.0 as -0.0, as `=` does.
 
 use super::plain_floats::plain_values;
-use super::replaced;
+use super::{named_as_base, replaced};
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, StringArray};
 use arrow::compute::kernels::regexp::regexp_is_match_scalar;
 use arrow::datatypes::{DataType, FieldRef};
@@ -170,17 +170,7 @@ fn plain_items(array: &ArrayRef) -> ArrayRef {
 }
 
 impl ScalarUDFImpl for Simplified {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         self.base.return_type(types)

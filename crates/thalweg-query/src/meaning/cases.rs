@@ -10,7 +10,7 @@ use crate::functions::unchanged::is_opaque;
 use crate::stack::with_room;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, Like};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, TryCast, binary_expr, lit};
 
@@ -49,33 +49,105 @@ pub(super) fn of_conditions(
             Ok(Transformed::new(expr, changed, TreeNodeRecursion::Continue))
         }
         expr if !expr.exists(|part| Ok(fails_by_value(part, schema)))? => Ok(Transformed::no(expr)),
-        expr => expr.transform_up(|expr| as_case(expr, schema)),
+        expr => guarded(expr, schema, false).map(Transformed::yes),
     }
 }
 
-/// `left AND right` as `CASE left WHEN false THEN false WHEN true THEN right ELSE right AND NULL END`.
-fn as_case(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// The expression with guards; `is_truth` where NULL counts as false, as in the conditions of CASE and of FILTER.
+fn guarded(expr: Expr, schema: &DFSchema, is_truth: bool) -> Result<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr {
             left,
             op: op @ (Operator::And | Operator::Or),
             right,
-        }) if right.exists(|part| Ok(fails_by_value(part, schema)))? && !right.is_volatile() => {
-            let decided = op == Operator::Or;
-            let is = |value: bool| Box::new(lit(value));
-            let of_null = binary_expr((*right).clone(), op, lit(ScalarValue::Boolean(None)));
-            Ok(Transformed::yes(Expr::Case(Case {
-                expr: Some(left),
-                when_then_expr: vec![(is(decided), is(decided)), (is(!decided), right)],
-                else_expr: Some(Box::new(of_null)),
-            })))
+        }) => {
+            let fails = right.exists(|part| Ok(fails_by_value(part, schema)))?;
+            // Chains are deep on the left.
+            let left = with_room(|| guarded(*left, schema, is_truth))?;
+            let right = guarded(*right, schema, is_truth)?;
+            if !fails || right.is_volatile() || !(is_truth || is_short(&right)?) {
+                return Ok(binary_expr(left, op, right));
+            }
+            Ok(as_case(left, op, right, is_truth))
         }
-        expr => Ok(Transformed::no(expr)),
+        Expr::Case(mut case) => {
+            let is_condition = case.expr.is_none();
+            let guard = |expr: &mut Box<Expr>, is_truth: bool| {
+                **expr = guarded(std::mem::take(expr), schema, is_truth)?;
+                Ok::<_, DataFusionError>(())
+            };
+            for expr in case.expr.iter_mut().chain(&mut case.else_expr) {
+                guard(expr, false)?;
+            }
+            for (when, then) in &mut case.when_then_expr {
+                guard(when, is_condition)?;
+                guard(then, false)?;
+            }
+            Ok(Expr::Case(case))
+        }
+        Expr::WindowFunction(mut call) => {
+            let filter = call.params.filter.take();
+            let filter = filter.map(|filter| guarded(*filter, schema, true).map(Box::new));
+            let mut call = inside(Expr::WindowFunction(call), schema)?;
+            if let Expr::WindowFunction(call) = &mut call {
+                call.params.filter = filter.transpose()?;
+            }
+            Ok(call)
+        }
+        Expr::AggregateFunction(mut call) => {
+            let filter = call.params.filter.take();
+            let filter = filter.map(|filter| guarded(*filter, schema, true).map(Box::new));
+            let mut call = inside(Expr::AggregateFunction(call), schema)?;
+            if let Expr::AggregateFunction(call) = &mut call {
+                call.params.filter = filter.transpose()?;
+            }
+            Ok(call)
+        }
+        expr => inside(expr, schema),
     }
 }
 
+/// The expression with guards in its parts.
+fn inside(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let done = expr.map_children(|part| guarded(part, schema, false).map(Transformed::yes))?;
+    Ok(done.data)
+}
+
+/// `left AND right` as `CASE left WHEN false THEN false WHEN true THEN right ELSE right AND NULL END`, and shorter where NULL is false.
+fn as_case(left: Expr, op: Operator, right: Expr, is_truth: bool) -> Expr {
+    let decided = op == Operator::Or;
+    let is = |value: bool| Box::new(lit(value));
+    let (when_then_expr, otherwise) = match (is_truth, op) {
+        (true, Operator::And) => (vec![(is(true), Box::new(right))], lit(false)),
+        (true, _) => (vec![(is(true), is(true))], right),
+        (false, _) => {
+            let of_null = binary_expr(right.clone(), op, lit(ScalarValue::Boolean(None)));
+            let cases = vec![(is(decided), is(decided)), (is(!decided), Box::new(right))];
+            (cases, of_null)
+        }
+    };
+    Expr::Case(Case {
+        expr: Some(Box::new(left)),
+        when_then_expr,
+        else_expr: Some(Box::new(otherwise)),
+    })
+}
+
+/// Whether an expression is short enough to be there twice: nested ones would double with each level.
+fn is_short(expr: &Expr) -> Result<bool> {
+    let mut parts = 0;
+    expr.apply(|_| {
+        parts += 1;
+        Ok(match parts < 64 {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Stop,
+        })
+    })?;
+    Ok(parts < 64)
+}
+
 /// Whether this divides by what may be 0, or casts what may have no such value. (What overflows does so for few, and CASE is slow.)
-fn fails_by_value(expr: &Expr, schema: &DFSchema) -> bool {
+pub(crate) fn fails_by_value(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
         Expr::BinaryExpr(BinaryExpr {
             left,
@@ -107,7 +179,7 @@ fn fails(case: &Case) -> Result<bool> {
 }
 
 /// Whether an expression may fail for some values, apart from its parts. Of functions nothing is known.
-pub(crate) fn may_fail(expr: &Expr) -> bool {
+fn may_fail(expr: &Expr) -> bool {
     match expr {
         // Of constants it is worked out once.
         Expr::Cast(cast) => !matches!(*cast.expr, Expr::Literal(..)),

@@ -3,7 +3,7 @@
 //! Invariant: what they are compared with stays what it is. DataFusion moves a cast from a column to the constant beside it, and
 //! takes `d::INT = 113` for `d = 113.00`, which leaves out 113.97, and `TRY_CAST(i AS INTEGER) > 0` for `i > 0`, which takes in
 //! numbers that have no such value. Casts between times that are no TRY_CAST are left to it: `time_unit` compares in the unit of the
-//! column before, and an error for times beyond nanoseconds is not missed by anybody.
+//! column before, so that a time beyond nanoseconds gives an answer there in the place of an error.
 
 use crate::functions::unchanged::opaque;
 use arrow::datatypes::DataType;
