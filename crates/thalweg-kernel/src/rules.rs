@@ -40,6 +40,14 @@ pub enum Rule {
     CompleteRanges,
     /// What rewrites rows says how many of them were hidden, and is refused if others are by then.
     HiddenRowsAddUp,
+    /// A row is deleted once: who deletes it again is refused.
+    NewPositions,
+    /// An item leaves with its last row that is not hidden.
+    LeavingItems,
+    /// Rows that are carried are hidden again in the same commit.
+    CarriedHidden,
+    /// Masks go with the item or the open rows that they are of.
+    MasksGo,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -48,7 +56,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -66,6 +74,10 @@ impl Rule {
         Self::LoweredCoverage,
         Self::CompleteRanges,
         Self::HiddenRowsAddUp,
+        Self::NewPositions,
+        Self::LeavingItems,
+        Self::CarriedHidden,
+        Self::MasksGo,
         Self::Checksum,
     ];
 

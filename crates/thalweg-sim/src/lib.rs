@@ -18,6 +18,7 @@ pub mod errors;
 pub mod files;
 pub mod follower;
 pub mod hooks;
+pub mod masks;
 pub mod oracle;
 pub mod orders;
 pub mod repair;

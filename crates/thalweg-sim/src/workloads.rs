@@ -649,6 +649,7 @@ fn reader_that_holds(db: &mut Driver) {
 /// Rows of blocks, of fragments and open ones are deleted, twice in the same blocks; the last rows of an item take it along.
 fn deletes(db: &mut Driver) {
     db.create("t");
+    db.follow();
     db.append_group("t", 0..12, Disk);
     db.append("t", 12..15, Disk);
     db.delete("t", |row| row.0 % 3 == 1);
@@ -671,6 +672,7 @@ fn deletes(db: &mut Driver) {
 fn deletes_and_rewrites(db: &mut Driver) {
     db.create("t");
     db.create("u");
+    db.follow();
     db.append_group("t", 0..24, Disk);
     db.append_group("u", 0..40, Disk);
     db.delete("t", |row| row.0 % 4 == 1);

@@ -8,7 +8,7 @@ use thalweg_env::Env;
 use thalweg_env::sync::Mutex;
 use thalweg_sim::errors::{ErrorReport, creation_calls, fail_everywhere};
 use thalweg_sim::report::{Stopwatch, say, seed};
-use thalweg_sim::workloads::WORKLOADS;
+use thalweg_sim::workloads::{DELETES, WORKLOADS, Workload};
 
 const THREADS: usize = 2;
 /// A case takes milliseconds: what takes so long hangs.
@@ -19,13 +19,14 @@ fn any_failed_call_ends_in_an_error_or_success_that_the_ledger_explains() {
     common::set_hooks();
     let seed = seed();
     let only = std::env::var("THALWEG_WORKLOAD").ok();
+    let all: Vec<Workload> = WORKLOADS.into_iter().chain(DELETES).collect();
     let (next, total) = (AtomicUsize::new(0), Mutex::new(ErrorReport::default()));
     let current: [Mutex<Option<(String, Stopwatch)>>; THREADS] = Default::default();
     let clock = Stopwatch::start();
     let work = |current: &Mutex<Option<(String, Stopwatch)>>| {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(workload) = WORKLOADS.get(index) else {
+            let Some(workload) = all.get(index) else {
                 *current.lock() = None;
                 return;
             };

@@ -7,10 +7,10 @@
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::index::ItemName;
-use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
+use thalweg_kernel::masks::MaskEdit;
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{Commit, CommitNo, Edit, ErrorKind, GroupPart, Options, Result, TableId};
-use thalweg_sim::driver::deletes::rows_to_delete;
+use thalweg_sim::masks::{hide, mask, mask_of_added};
 use thalweg_sim::oracle::rows_of;
 use thalweg_sim::orders::{commit_edit, items, open_indexed, staged};
 use thalweg_sim::toy::{Row, Toy, block};
@@ -19,21 +19,6 @@ const ROWS: [Row; 4] = [(1, 11), (2, 12), (3, 13), (4, 14)];
 
 /// Fewer than make a block: they stay open.
 const OPEN: [Row; 3] = [ROWS[0], ROWS[1], ROWS[2]];
-
-/// What hides the rows with these keys, as of now.
-fn mask(toy: &Toy, table: TableId, keys: &[i64]) -> MaskEdit {
-    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
-    let found = rows_to_delete(toy, &state, |row| keys.contains(&row.0));
-    found.unwrap().edit
-}
-
-fn hide(toy: &Toy, edit: MaskEdit) -> Result<CommitNo> {
-    let commit = Commit {
-        masks: vec![edit],
-        ..Commit::default()
-    };
-    toy.kernel.commit(commit, Disk)
-}
 
 fn delete(toy: &Toy, table: TableId, keys: &[i64]) {
     hide(toy, mask(toy, table, keys)).unwrap();
@@ -229,25 +214,15 @@ fn rows_that_are_carried_are_hidden_in_their_new_place() {
     let commit = |hidden: &[u32], left_out, carried| {
         let old = ItemName::of(&items(&toy, table, 0)[0]);
         let root = staged(&toy, (table, 0), &ROWS, Some((own, own)));
-        let masks = MaskList::of(vec![(
-            0,
-            BlockMask::Rows(Positions::of_rows(hidden.iter().copied())),
-        )]);
-        let item = ItemMask {
-            name: ItemName::of(&root),
-            rows: root.rows,
-            newly: hidden.len() as u64,
-            masks: masks.unwrap(),
+        let edit8 = MaskEdit {
+            table,
+            items: vec![mask_of_added(&root, hidden)],
+            parts: Vec::new(),
         };
         let edit = ReplaceEdit {
             left_out,
             carried,
             ..ReplaceEdit::of_rows(table, vec![old], vec![root])
-        };
-        let edit8 = MaskEdit {
-            table,
-            items: vec![item],
-            parts: Vec::new(),
         };
         Commit {
             edits: vec![Edit::Replace(edit)],

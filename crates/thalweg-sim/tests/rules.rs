@@ -12,6 +12,9 @@ use thalweg_sim::damage::{
     specimen,
 };
 use thalweg_sim::files::files_of;
+use thalweg_sim::masks::{
+    carried_rows_not_hidden, last_rows_deleted, rewritten_without_deleted_rows, row_deleted_twice,
+};
 use thalweg_sim::oracle::Violation;
 use thalweg_sim::orders::{
     replacement_of_a_key_that_was_used_again, row_deleted_while_it_is_rewritten,
@@ -57,6 +60,10 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::NamedItems => replacement_of_a_key_that_was_used_again(),
         Rule::CompleteRanges => rows_beside_a_build(),
         Rule::HiddenRowsAddUp => row_deleted_while_it_is_rewritten(),
+        Rule::NewPositions => row_deleted_twice(),
+        Rule::LeavingItems => last_rows_deleted(),
+        Rule::CarriedHidden => carried_rows_not_hidden(),
+        Rule::MasksGo => rewritten_without_deleted_rows(),
         Rule::LoweredCoverage => crashes(named("indexes")),
         Rule::Checksum => {
             let specimen = specimen();

@@ -8,7 +8,7 @@ use thalweg_env::sim::{
 };
 use thalweg_kernel::{Durability, ErrorKind, Options, Result, TableId};
 use thalweg_sim::toy::{Row, Toy};
-use thalweg_sim::workloads::WORKLOADS;
+use thalweg_sim::workloads::{DELETES, WORKLOADS};
 
 const SECTOR_BYTES: u64 = 4096;
 const HEADER_BYTES: u64 = 64;
@@ -247,7 +247,7 @@ fn what_processes_tell_each_other_stops_no_reader_when_it_was_torn() {
 #[test]
 fn a_read_that_fails_for_want_of_space_is_no_damage() {
     let mut failed = 0;
-    for workload in &WORKLOADS {
+    for workload in WORKLOADS.iter().chain(&DELETES) {
         let shape = workload.shape();
         let sim = SimEnv::new(5);
         let _driver = workload.run(&sim, false);

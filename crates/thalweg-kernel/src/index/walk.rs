@@ -151,6 +151,17 @@ impl<L: PageLoader> Walk<L> {
     /// # Errors
     /// When a page cannot be loaded.
     pub fn next(&mut self, mut decide: impl FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
+        self.next_at(|entry, _| decide(entry))
+    }
+
+    /// The same; `decide` is told the place of each entry too, which only entries above the items have not.
+    ///
+    /// # Errors
+    /// When a page cannot be loaded.
+    pub fn next_at(
+        &mut self,
+        mut decide: impl FnMut(&Entry, Option<Place>) -> Step,
+    ) -> Result<Option<Entry>> {
         let next = self.advance(&mut decide);
         if !matches!(next, Ok(Some(_))) {
             (self.root, self.current, self.waiting) = (None, None, BinaryHeap::new());
@@ -177,23 +188,24 @@ impl<L: PageLoader> Walk<L> {
         self.place
     }
 
-    fn advance(&mut self, decide: &mut dyn FnMut(&Entry) -> Step) -> Result<Option<Entry>> {
+    fn advance(
+        &mut self,
+        decide: &mut dyn FnMut(&Entry, Option<Place>) -> Step,
+    ) -> Result<Option<Entry>> {
         if let Some(error) = self.refused.take() {
             return Err(error);
         }
         if let Some(root) = self.root.take() {
             let inside = root.entry.key_min <= self.end && root.entry.key_max >= self.start;
+            let place = self.item.map(|item| Place { item, rank: 0 });
             match if inside {
-                decide(&root.entry)
+                decide(&root.entry, place)
             } else {
                 Step::Stop
             } {
                 Step::Skip | Step::Stop => return Ok(None),
                 Step::Take => return Ok(Some(root.entry.clone())),
-                Step::Descend => {
-                    let place = self.item.map(|item| Place { item, rank: 0 });
-                    self.open(&root, 1, Heritage::below(&root.entry), place)?;
-                }
+                Step::Descend => self.open(&root, 1, Heritage::below(&root.entry), place)?,
             }
         }
         while let Some(cursor) = self
@@ -213,7 +225,7 @@ impl<L: PageLoader> Walk<L> {
     fn advance_in(
         &mut self,
         mut cursor: Cursor,
-        decide: &mut dyn FnMut(&Entry) -> Step,
+        decide: &mut dyn FnMut(&Entry, Option<Place>) -> Step,
     ) -> Result<Option<Option<Entry>>> {
         // Up to the next key of any other page the entries of this one come without asking the heap.
         let limit = self.waiting.peek().map(|Reverse(other)| other.key);
@@ -234,7 +246,7 @@ impl<L: PageLoader> Walk<L> {
             self.place = place;
             cursor.next += 1;
             cursor.rank = cursor.rank.saturating_add(child.entry.blocks);
-            match decide(entry) {
+            match decide(entry, place) {
                 Step::Skip => {}
                 Step::Stop => return Ok(Some(None)),
                 Step::Descend if !entry.is_block() => {

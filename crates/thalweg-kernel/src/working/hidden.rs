@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{Entry, ItemName, PageLoader};
 use crate::limits::MASKS_LIMIT_BYTES;
-use crate::masks::{ItemMask, MaskEdit, Masked, TableMasks};
+use crate::masks::{ItemMask, MaskEdit, MaskList, Masked, TableMasks};
 use crate::rules::Rule;
 use crate::table_state::TableState;
 use std::collections::{HashMap, HashSet};
@@ -110,7 +110,7 @@ impl Working {
                     let rows = edit.orders.first().filter(|order| order.order == 0);
                     if let Some(rows) = rows {
                         let names = rows.removed_items();
-                        let hidden = names.iter().map(|name| folding.masks.take_item(name));
+                        let hidden = names.iter().map(|name| folding.take_item(name));
                         let hidden = hidden.sum();
                         folding.removed.extend(names);
                         folding.rewritten(hidden, edit.left_out, edit.carried)?;
@@ -123,7 +123,7 @@ impl Working {
                         continue;
                     };
                     if let Some(covered) = head.covers {
-                        let hidden = folding.masks.cover(covered);
+                        let hidden = folding.cover(covered);
                         folding.covered = Some(covered);
                         folding.rewritten(hidden, head.left_out, head.carried)?;
                     }
@@ -157,7 +157,10 @@ impl Working {
             if rows != Some(part.rows) || is_covered {
                 return Err(conflict("open rows that are to be deleted are not there"));
             }
-            folding.masks.hide_open(part)?;
+            let hidden = folding.masks.hide_open(part);
+            if Rule::NewPositions.is_kept() {
+                hidden?;
+            }
         }
         Ok(())
     }
@@ -236,14 +239,33 @@ impl Folding<'_> {
         if self.brought.contains_key(&item.name) {
             self.hidden_in_brought = self.hidden_in_brought.saturating_add(item.newly);
         }
-        if self.masks.hide(item)? == Masked::Leaves {
-            self.leaves.push(item.name);
+        match self.masks.hide(item) {
+            Ok(Masked::Leaves) if Rule::LeavingItems.is_kept() => self.leaves.push(item.name),
+            Err(error) if Rule::NewPositions.is_kept() => return Err(error),
+            _ => {}
         }
         Ok(())
     }
 
+    /// Takes away the masks of an item that goes; returns how many rows they hide.
+    fn take_item(&mut self, name: &ItemName) -> u64 {
+        if Rule::MasksGo.is_kept() {
+            return self.masks.take_item(name);
+        }
+        self.masks.of_item(name).map_or(0, MaskList::rows)
+    }
+
+    /// Takes away the masks of open rows that are covered; returns how many rows they hide.
+    fn cover(&mut self, to: CommitNo) -> u64 {
+        if Rule::MasksGo.is_kept() {
+            return self.masks.cover(to);
+        }
+        self.masks.clone().cover(to)
+    }
+
     fn finish(self, table: TableId) -> Result<Hidden> {
-        if self.is_exact && self.hidden_in_brought < self.carried {
+        let is_kept = Rule::CarriedHidden.is_kept();
+        if is_kept && self.is_exact && self.hidden_in_brought < self.carried {
             return Err(conflict("rows are carried that are not hidden again"));
         }
         Ok(Hidden {

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::oracle::hidden_rows;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use thalweg_kernel::index::ItemName;
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
 use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
@@ -40,8 +40,13 @@ pub fn rows_to_delete(
         rows.into_iter().map(|(at, _)| at).collect::<Vec<u32>>()
     };
     let mut items: Vec<(ItemName, Vec<(u32, BlockMask)>)> = Vec::new();
+    let mut rows_of: HashMap<ItemName, u64> = HashMap::new();
     let mut walk = state.tree.walk(None, toy.kernel.store().clone());
-    while let Some(block) = walk.next(|_| Step::Descend)? {
+    while let Some(block) = walk.next_at(|entry, place| {
+        let item = place.filter(|place| place.item == ItemName::of(entry));
+        rows_of.extend(item.map(|place| (place.item, entry.rows)));
+        Step::Descend
+    })? {
         let place = walk.place().expect("a block lies in an item");
         let rows = toy.block_rows(&block)?;
         let positions = hits(&rows, &hidden_rows(state, &place, rows.len()));
@@ -69,13 +74,11 @@ pub fn rows_to_delete(
             });
         }
     }
-    let of_items = items_of(toy, state)?;
     for (name, masks) in items {
-        let item = of_items.iter().find(|item| ItemName::of(item) == name);
         let masks = MaskList::of(masks).expect("one mask of each block");
         found.edit.items.push(ItemMask {
             name,
-            rows: item.expect("an item of the tree").rows,
+            rows: rows_of[&name],
             newly: masks.rows(),
             masks,
         });
