@@ -434,6 +434,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         let unnamed = working.add_table(table);
         added.push(unnamed.ok_or_else(|| Error::corruption(what, "two tables have one id"))?);
         get_open_rows(&mut wire, last_id, &mut working)?;
+        check_masks(&working, last_id)?;
     }
     if !working.tables.learn_names(added) {
         return Err(Error::corruption(what, "two tables have one name"));
@@ -540,6 +541,29 @@ fn get_open_rows(wire: &mut Fields<'_>, table: TableId, working: &mut Working) -
         working.open.note_blocks(table);
     }
     Ok(())
+}
+
+/// Compares the masks of a table with what is in memory of it: its open rows, and the root of its blocks. Items are looked up by
+/// `verify`, and by whoever reads or changes them. Where changes wait for a page, nobody knows what there is.
+fn check_masks(working: &Working, table: TableId) -> Result<()> {
+    let Some(state) = working.table(table) else {
+        return Ok(());
+    };
+    let Some(masks) = state.masks() else {
+        return Ok(());
+    };
+    let wrong = |what: &str| Err(Error::corruption("checkpoint", what));
+    let open = working.open.get(table);
+    for ((commit, part), mask) in masks.all_parts() {
+        let rows = open.and_then(|open| open.rows_of_part(*commit, *part));
+        if rows != Some(mask.rows) {
+            return wrong("rows are deleted of open rows that are not there");
+        }
+    }
+    if state.tree.pending().is_some() {
+        return Ok(());
+    }
+    masks.check_below(state.tree.total()).or_else(wrong)
 }
 
 fn get_flag(wire: &mut Fields<'_>) -> Result<bool> {

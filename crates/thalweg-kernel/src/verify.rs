@@ -15,7 +15,7 @@ use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, ItemName, Page, Place, Step, Tree, check_page};
 use crate::kernel::Kernel;
 use crate::live::{LiveFile, same_boot};
-use crate::masks::BlockMask;
+use crate::masks::{BlockMask, MaskList};
 use crate::open::writer_is_alive;
 use crate::paths::{LIVE_NAME, ROOT_NAME, fragment_name, segment_name};
 use crate::replay::Replay;
@@ -23,7 +23,7 @@ use crate::root::RootFile;
 use crate::segment::read_header;
 use crate::state::TableSnapshot;
 use crate::store::Store;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use thalweg_env::Env;
@@ -159,7 +159,11 @@ pub(crate) struct Check<'a> {
     on_bytes: &'a mut dyn FnMut(u64),
     /// The order that is looked at.
     order: u32,
+    /// Rows of the blocks that are hidden as a whole, of the table that is looked at: by item and rank of the first one.
+    whole_blocks: WholeBlocks,
 }
+
+type WholeBlocks = HashMap<(ItemName, u32), u64>;
 
 impl<'a> Check<'a> {
     pub(crate) fn new(store: &'a Store, on_bytes: &'a mut dyn FnMut(u64)) -> Self {
@@ -173,6 +177,7 @@ impl<'a> Check<'a> {
             failed: None,
             on_bytes,
             order: ROWS_ORDER,
+            whole_blocks: WholeBlocks::new(),
         }
     }
 }
@@ -250,38 +255,65 @@ impl Check<'_> {
         for open in table.open_rows() {
             self.report.rows += u64::from(open.part.rows);
         }
+        let damage_before = self.report.damage.len();
         for (order, tree) in table.trees() {
             self.order(table, order, tree);
         }
-        self.masks(table);
+        self.masks(table, self.report.damage.len() == damage_before);
         Ok(())
     }
 
-    /// Whether each mask is of an item that is there. Where changes wait for a page nobody knows.
-    fn masks(&mut self, table: &TableSnapshot) {
-        let masks = table.masks().filter(|_| table.tree.pending().is_none());
-        for (name, _) in masks.iter().flat_map(|masks| masks.all_items()) {
+    /// Whether each mask is of an item or of open rows that are there, and of no more of them than there is. Of items nobody knows
+    /// where changes wait for a page. `is_whole`: all blocks of the table were seen.
+    fn masks(&mut self, table: &TableSnapshot, is_whole: bool) {
+        let whole_blocks = std::mem::take(&mut self.whole_blocks);
+        let Some(masks) = table.masks() else {
+            return;
+        };
+        let open: HashMap<(CommitNo, u32), u32> = { table.open_rows() }
+            .map(|open| ((open.commit, open.number), open.part.rows))
+            .collect();
+        for (place, mask) in masks.all_parts() {
+            if open.get(place) != Some(&mask.rows) {
+                let key = table.tree.total().map_or(0, |total| total.key_max);
+                let what = "rows are deleted of open rows that are not there";
+                self.mask_damage(table, key, what);
+            }
+        }
+        if table.tree.pending().is_some() {
+            return;
+        }
+        for (name, list) in masks.all_items() {
             // A page that cannot be read was found already.
             let Ok(found) = table.tree.item(name.key, self.store) else {
                 continue;
             };
-            if found.is_none_or(|found| ItemName::of(&found) != *name) {
-                let mut what = Entry::unknown();
-                (what.key_min, what.key_max) = (name.key.key_min, name.key.key_min);
-                let message = "rows are deleted of a block that is not there";
-                let error =
-                    Error::corruption(format_args!("the masks of table {}", table.id.0), message);
-                self.note_failure(&error);
-                let damage = entry_damage(
-                    PathBuf::from(ROOT_NAME),
-                    &table.name,
-                    ROWS_ORDER,
-                    &what,
-                    &error,
-                );
-                self.report.damage.push(damage);
-            }
+            let found = found.filter(|found| ItemName::of(found) == *name);
+            let what = match found {
+                None => "rows are deleted of a block that is not there",
+                Some(found) if list.rows() >= found.rows => {
+                    "all rows are deleted of a block that is there"
+                }
+                Some(found) if list.end() > found.blocks => {
+                    "rows are deleted of more blocks than a file has"
+                }
+                Some(_) if is_whole && !are_their_rows(name, list, &whole_blocks) => {
+                    "blocks that are deleted as a whole have other rows"
+                }
+                Some(_) => continue,
+            };
+            self.mask_damage(table, name.key.key_min, what);
         }
+    }
+
+    fn mask_damage(&mut self, table: &TableSnapshot, key: i64, what: &str) {
+        let mut at = Entry::unknown();
+        (at.key_min, at.key_max) = (key, key);
+        let error = Error::corruption(format_args!("the masks of table {}", table.id.0), what);
+        self.note_failure(&error);
+        let file = PathBuf::from(ROOT_NAME);
+        let damage = entry_damage(file, &table.name, ROWS_ORDER, &at, &error);
+        self.report.damage.push(damage);
     }
 
     /// All that the tree of an order leads to.
@@ -393,11 +425,20 @@ impl Check<'_> {
 
     /// Whether the rows of a block are there that are hidden.
     fn mask(&mut self, table: &TableSnapshot, block: &Entry, place: Option<Place>) {
-        let place = place.filter(|_| self.order == ROWS_ORDER);
-        let mask = place.and_then(|place| table.hidden_at(&place).cloned());
-        let is_there = match mask {
-            Some(BlockMask::Rows(positions)) => u64::from(positions.end()) <= block.rows,
-            Some(BlockMask::Blocks { .. }) | None => true,
+        let (Some(place), Some(masks)) = (place, table.masks()) else {
+            return;
+        };
+        let rank = u32::try_from(place.rank).ok();
+        let list = masks.of_item(&place.item);
+        let mask = list.and_then(|list| list.mask_over(rank?));
+        let is_there = match mask.filter(|_| self.order == ROWS_ORDER) {
+            None => true,
+            Some((_, BlockMask::Rows(positions))) => u64::from(positions.end()) <= block.rows,
+            Some((first, BlockMask::Blocks { .. })) => {
+                let rows = self.whole_blocks.entry((place.item, first)).or_default();
+                *rows = rows.saturating_add(block.rows);
+                true
+            }
         };
         if !is_there {
             let error = Error::corruption(block.address, "rows are deleted that it does not have");
@@ -539,6 +580,14 @@ pub(crate) fn entry_damage(
         commits: None,
         what,
     }
+}
+
+/// Whether the blocks of an item that are hidden as a whole have the rows that its masks say.
+fn are_their_rows(name: &ItemName, list: &MaskList, found: &WholeBlocks) -> bool {
+    list.iter().all(|(first, mask)| match mask {
+        BlockMask::Rows(_) => true,
+        BlockMask::Blocks { rows, .. } => found.get(&(*name, first)) == Some(rows),
+    })
 }
 
 /// The message without the place, which the report names itself.

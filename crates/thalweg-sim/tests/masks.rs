@@ -4,12 +4,15 @@
 //! comes back because it was encoded or rewritten before; a mask stays behind without what it hides rows of.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use std::path::PathBuf;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::index::ItemName;
-use thalweg_kernel::masks::MaskEdit;
+use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
-use thalweg_kernel::{Commit, CommitNo, Edit, ErrorKind, GroupPart, Options, Result, TableId};
+use thalweg_kernel::{
+    Commit, CommitNo, Edit, ErrorKind, GroupPart, Options, Result, Rule, TableId, break_rule,
+};
 use thalweg_sim::masks::{hide, mask, mask_of_added};
 use thalweg_sim::oracle::rows_of;
 use thalweg_sim::orders::{commit_edit, items, open_indexed, staged};
@@ -284,4 +287,124 @@ fn masks_go_with_their_table() {
     let again = toy.create("t").unwrap();
     toy.append_group(again, &ROWS, 4, Disk).unwrap();
     check(&sim, &toy, again, &[1, 2, 3, 4]);
+}
+
+/// A table with a block of four rows of which one is deleted, and open rows of which one is.
+fn with_masks(sim: &SimEnv) -> (Toy, TableId) {
+    let (toy, table) = open_indexed(sim, 0);
+    toy.append_group(table, &ROWS, 4, Disk).unwrap();
+    toy.append(table, &[(7, 1), (8, 2), (9, 3)], Disk).unwrap();
+    delete(&toy, table, &[2, 8]);
+    (toy, table)
+}
+
+fn found_by_verify(toy: &Toy) -> Vec<String> {
+    let damage = toy.kernel.verify(&mut |_| {}).unwrap().damage;
+    damage.into_iter().map(|damage| damage.what).collect()
+}
+
+#[test]
+fn rows_that_are_deleted_and_not_there_are_damage() {
+    let two_blocks = |masks: MaskList| {
+        let (toy, table) = open_indexed(&SimEnv::new(11), 0);
+        toy.append_fragment(table, &ROWS, 2).unwrap();
+        assert_eq!(found_by_verify(&toy), [""; 0]);
+        let item = ItemMask {
+            newly: masks.rows(),
+            masks,
+            ..mask_of_added(&items(&toy, table, 0)[0], &[0])
+        };
+        let edit = MaskEdit {
+            table,
+            items: vec![item],
+            parts: Vec::new(),
+        };
+        hide(&toy, edit).unwrap();
+        found_by_verify(&toy)
+    };
+    let whole = |further, rows| BlockMask::Blocks { further, rows };
+    let row = |row| BlockMask::Rows(Positions::of_rows([row]));
+    let cases = [
+        (0, row(1), ""),
+        (1, whole(0, 2), ""),
+        (1, row(2), "rows are deleted that it does not have"),
+        (2, row(0), "more blocks than a file has"),
+        (1, whole(1, 3), "more blocks than a file has"),
+        (0, whole(0, 1), "have other rows"),
+        (0, whole(1, 3), "have other rows"),
+    ];
+    for (rank, mask, what) in cases {
+        let case = format!("{mask:?} at {rank}");
+        let found = two_blocks(MaskList::of([(rank, mask)]).unwrap());
+        match what {
+            "" => assert_eq!(found, [""; 0], "{case}"),
+            what => assert!(
+                found.len() == 1 && found[0].contains(what),
+                "{case}: {found:?}"
+            ),
+        }
+    }
+}
+
+/// Where bytes lie last in the log.
+fn last_in_log(sim: &SimEnv, wanted: &[u8]) -> (PathBuf, u64) {
+    let mut files = sim.files();
+    files.retain(|(path, _)| path.starts_with("/db/log"));
+    files.sort();
+    let found = files.iter().rev().find_map(|(path, _)| {
+        let bytes = sim.read_file(path).unwrap();
+        let at = bytes.windows(wanted.len()).rposition(|at| at == wanted)?;
+        Some((path.clone(), at as u64))
+    });
+    found.unwrap()
+}
+
+#[test]
+fn masks_of_what_is_not_there_are_damage_of_a_checkpoint() {
+    let sim = SimEnv::new(12);
+    let (toy, table) = with_masks(&sim);
+    toy.kernel.checkpoint().unwrap();
+    let name = ItemName::of(&items(&toy, table, 0)[0]);
+    let item = [
+        &name.key.key_min.to_le_bytes()[..],
+        &name.key.commit.0.to_le_bytes(),
+        &name.key.ordinal.to_le_bytes(),
+        &name.fragment.0.to_le_bytes(),
+        &name.crc.to_le_bytes(),
+    ]
+    .concat();
+    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    let commit = state.open_rows().next().unwrap().commit;
+    let part = [&commit.0.to_le_bytes()[..], &[0; 4], &[3, 0, 0, 0]].concat();
+    // The first byte of: the key, the commit, the checksum; the commit, the number, the rows.
+    let lies: [(&[u8], u64, Option<&str>); 6] = [
+        (&item, 0, Some("a block that is not there")),
+        (&item, 8, None),
+        (&item, 28, None),
+        (&part, 0, Some("open rows that are not there")),
+        (&part, 8, Some("open rows that are not there")),
+        (&part, 12, Some("open rows that are not there")),
+    ];
+    for (what, at, refused) in lies {
+        let image = sim.crash_image(&CrashChoice::KeepAll);
+        let (path, start) = last_in_log(&image, what);
+        image.overwrite_file(&path, start + at, &[0x55]).unwrap();
+        let options = Options {
+            background: false,
+            ..Options::default()
+        };
+        // Its checksum is wrong as well, and that alone suffices.
+        let open = || Toy::open(&image.env(), "/db", &options, 4);
+        assert_eq!(open().unwrap_err().kind(), ErrorKind::Corruption);
+        break_rule(Some(Rule::Checksum));
+        let opened = open();
+        let found = match &opened {
+            Err(error) => error.to_string(),
+            Ok(toy) => found_by_verify(toy).join(", "),
+        };
+        break_rule(None);
+        let expected = refused.unwrap_or("a block that is not there");
+        assert!(found.contains(expected), "byte {at}: {found}");
+        assert_eq!(opened.is_err(), refused.is_some(), "byte {at}: {found}");
+    }
 }

@@ -100,8 +100,21 @@ impl MaskList {
     /// What is hidden of the block with a rank.
     #[must_use]
     pub fn of_block(&self, rank: u32) -> Option<&BlockMask> {
+        self.mask_over(rank).map(|(_, mask)| mask)
+    }
+
+    /// The mask of the block with a rank, and the rank of the first block that it is of.
+    pub(crate) fn mask_over(&self, rank: u32) -> Option<(u32, &BlockMask)> {
         let (first, mask) = self.masks.range(..=rank).next_back()?;
-        (rank - first <= mask.further()).then_some(mask)
+        (rank - first <= mask.further()).then_some((*first, mask))
+    }
+
+    /// The rank behind the last block with a mask.
+    pub(crate) fn end(&self) -> u64 {
+        let last = self.masks.last_key_value();
+        last.map_or(0, |(rank, mask)| {
+            u64::from(*rank) + u64::from(mask.further()) + 1
+        })
     }
 
     /// Whether a mask lies in a range of ranks.

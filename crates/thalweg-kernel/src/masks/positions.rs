@@ -31,7 +31,7 @@ enum Form {
 
 /// The positions of a list as ascending runs between which others lie.
 #[derive(Clone, Debug)]
-pub(crate) struct Runs<'a>(Walk<'a>);
+struct Runs<'a>(Walk<'a>);
 
 #[derive(Clone, Debug)]
 enum Walk<'a> {
@@ -103,7 +103,7 @@ impl Positions {
     }
 
     /// Its runs, ascending.
-    pub(crate) fn runs(&self) -> Runs<'_> {
+    pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let mut reader = Reader::new(&self.bytes);
         // It was counted when the list was made.
         let count = reader.varint_u64().unwrap_or(0);

@@ -10,7 +10,7 @@ use super::positions::Positions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
-use crate::index::{EntryKey, ItemName};
+use crate::index::{Entry, EntryKey, ItemName, Place};
 use crate::wire::{Fault, Reader};
 use std::ops::Range;
 
@@ -94,6 +94,25 @@ impl TableMasks {
             keys.start
         };
         self.items.range(first(keys.start)..first(end))
+    }
+
+    /// Whether rows below an entry are hidden, which lies at this place; one without a place is above the items.
+    #[must_use]
+    pub fn meet(&self, entry: &Entry, place: Option<&Place>) -> bool {
+        let Some(place) = place else {
+            let end = EntryKey {
+                key_min: entry.key_max,
+                commit: CommitNo(u64::MAX),
+                ordinal: u32::MAX,
+            };
+            return self.items(entry.key()..end).next().is_some();
+        };
+        let Some(list) = self.of_item(&place.item) else {
+            return false;
+        };
+        let end = place.rank.saturating_add(entry.blocks);
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
+        u32::try_from(place.rank).is_ok_and(|rank| list.meets(rank..end))
     }
 
     /// The mask of open rows.
@@ -194,6 +213,36 @@ impl TableMasks {
     /// All masked items.
     pub(crate) fn all_items(&self) -> impl Iterator<Item = (&ItemName, &MaskList)> {
         self.items.iter()
+    }
+
+    /// All masks of open rows, by commit and number of the part.
+    pub(crate) fn all_parts(&self) -> impl Iterator<Item = (&(CommitNo, u32), &OpenMask)> {
+        self.open.iter()
+    }
+
+    /// Compares the masks of items with the root of their tree: each of them leaves at least one row of its item, or that would
+    /// have gone.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn check_below(&self, root: Option<&Entry>) -> Result<(), &'static str> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let root = root.ok_or("rows are deleted of a table without blocks")?;
+        let shown = self.rows_of_items().checked_add(self.items.len() as u64);
+        if shown.is_none_or(|rows| rows > root.rows) {
+            return Err("more rows are deleted than the blocks have");
+        }
+        for (name, list) in self.items.iter() {
+            if !(root.key_min..=root.key_max).contains(&name.key.key_min) {
+                return Err("rows are deleted of a block that is not there");
+            }
+            if list.end() > root.blocks {
+                return Err("rows are deleted of more blocks than there are");
+            }
+        }
+        Ok(())
     }
 
     /// Whether items are masked.

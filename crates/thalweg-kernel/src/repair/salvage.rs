@@ -8,9 +8,10 @@
 //! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits are:
 //!   handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
 
+use super::RepairReport;
+use super::lost_pages::{LostPages, deleted_rows_may_be_back};
 use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
-use super::{LostPages, RepairReport, deleted_rows_may_be_back};
 use crate::block::ROWS_ORDER;
 use crate::change::Change;
 use crate::commit::Edit;
