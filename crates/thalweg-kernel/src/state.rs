@@ -8,7 +8,7 @@
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::ids::{CommitNo, Epoch, TableId};
-use crate::index::Place;
+use crate::index::{Entry, Place};
 use crate::live::PinPlace;
 use crate::masks::{BlockMask, Positions};
 use crate::open_rows::OpenRows;
@@ -141,6 +141,12 @@ impl TableSnapshot {
     pub fn hidden_at(&self, place: &Place) -> Option<&BlockMask> {
         let rank = u32::try_from(place.rank).ok()?;
         self.table.masks()?.of_item(&place.item)?.of_block(rank)
+    }
+
+    /// Whether rows below an entry are hidden, which lies at this place; one without a place is above the items. Its summaries are
+    /// then those of more rows than are left.
+    pub fn hides_below(&self, entry: &Entry, place: Option<&Place>) -> bool {
+        { self.table.masks() }.is_some_and(|masks| masks.meet(entry, place))
     }
 
     /// Whether the index can be read: not where commits of the log wait for a page of it that could not be read.

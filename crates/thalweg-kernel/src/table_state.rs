@@ -64,6 +64,12 @@ impl TableState {
         rows.saturating_sub(hidden)
     }
 
+    /// Open rows that are hidden.
+    #[must_use]
+    pub fn hidden_open_rows(&self) -> u64 {
+        { self.masks.as_ref() }.map_or(0, |masks| masks.rows() - masks.rows_of_items())
+    }
+
     /// The tree of an order.
     #[must_use]
     pub fn tree_of(&self, order: u32) -> Option<&Tree> {

@@ -1,10 +1,11 @@
 //! Aggregates over ranges and buckets of the order key: from summaries where all rows below an entry of the index lie
-//! inside one bucket, from rows elsewhere. The same for every layout with an order key.
+//! inside one bucket and none of them is deleted, from rows elsewhere. The same for every layout with an order key.
 //!
 //! Invariants: counts, minima, maxima and integer sums equal those of the rows; float sums differ by less than 1e-12 of the
 //! sum of the magnitudes, because summaries carry their rounding error along. Results are merged in the order of the
 //! index, whatever threads worked on them, so the same snapshot gives the same bits.
 
+use crate::deleted_rows::{Block, step_into};
 use crate::error::invalid;
 use crate::merge::Sorted;
 use crate::order::gallop;
@@ -136,13 +137,14 @@ fn aggregate(view: &TableView, request: &AggregateRequest) -> Result<AggregateRe
 fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<()> {
     let engine = view.engine();
     let metrics = reader.metrics();
-    let tree = &view.snapshot().tree;
+    let table = view.snapshot();
+    let tree = &table.tree;
     let total = tree.total().map_or(0, |total| total.blocks);
     metrics.add(Counter::blocks_total, total);
     let KeyRange { first, last } = reader.keys();
     let mut walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
     let mut jobs: VecDeque<Ticket<Result<Groups>>> = VecDeque::new();
-    let mut edges: Vec<Entry> = Vec::new();
+    let mut edges: Vec<Block> = Vec::new();
     let mut reading = Reading {
         view,
         reader,
@@ -150,14 +152,15 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
         submitted: false,
     };
     let (mut answered, mut read) = (0, 0);
-    while let Some(edge) = walk.next(|entry| {
-        if !groups.add_entry(reader, entry) {
-            return Step::Descend;
+    while let Some(edge) = walk.next_at(|entry, place| {
+        // Its summaries count deleted rows as well.
+        if table.hides_below(entry, place.as_ref()) || !groups.add_entry(reader, entry) {
+            return step_into(table, entry, place);
         }
         answered += entry.blocks;
         Step::Skip
     })? {
-        edges.push(edge);
+        edges.push(Block::found(table, edge, walk.place()));
         read += 1;
         if edges.len() == JOB_BLOCKS {
             reading.start(std::mem::take(&mut edges), groups);
@@ -190,7 +193,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn start(&mut self, edges: Vec<Entry>, groups: &Groups) {
+    fn start(&mut self, edges: Vec<Block>, groups: &Groups) {
         let mut part = groups.empty();
         let reader = Arc::clone(self.reader);
         let ticket = Ticket::new(move || {

@@ -10,7 +10,7 @@ use crate::stream;
 use crate::table::{Maintained, Table, TableStats, TableView};
 use crate::value::Value;
 use arrow_array::RecordBatch;
-use thalweg_kernel::{Commit, Durability, Result, RowsPart};
+use thalweg_kernel::{Commit, Durability, Error, ErrorKind, Result, RowsPart};
 
 impl Table {
     /// Appends all batches in one commit, whole or not at all, however many there are, and says how many rows they had.
@@ -155,9 +155,16 @@ impl TableView {
     /// A reader of regions of its blocks that have a grid.
     ///
     /// # Errors
-    /// `Unavailable` once the database was closed.
+    /// `Unavailable` once the database was closed; `Unsupported` for a table with deleted rows.
     pub fn region_reader(&self) -> Result<RegionReader> {
         self.engine().closed().check()?;
+        if self.snapshot().masks().is_some() {
+            let message = format!(
+                "table \"{}\" has deleted rows: regions of such tables cannot be read yet",
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         Ok(RegionReader::of_view(self.clone()))
     }
 }

@@ -9,6 +9,7 @@ pub mod column;
 mod conform;
 pub mod definition;
 mod definitions;
+mod deleted_rows;
 mod error;
 pub mod options;
 pub mod rows;

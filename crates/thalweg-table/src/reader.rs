@@ -1,7 +1,7 @@
 //! Rows of blocks and open rows of one table, as a scan or an aggregate wants them. The same for every layout.
 //!
 //! Invariants: what comes back has exactly the wanted columns in the wanted order, and only rows whose order key lies in
-//! the wanted range. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
+//! the wanted range and that are not deleted. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
 //! keys too, and then only the pages with wanted rows; of a block with zones only pages that can have values of the wanted
 //! ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from: who holds one
 //! may read them, however late, and whoever planned the scan may be gone by then.
@@ -10,6 +10,7 @@ use crate::buffers::Buffers;
 use crate::closed::Closed;
 use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
 use crate::definition::TableDefinition;
+use crate::deleted_rows::{Block, DeletedRows, push_open_rows};
 use crate::error::{damaged, invalid};
 use crate::merge::{Arrival, Sorted};
 use crate::nans::{with_one_nan, with_one_nan_in};
@@ -137,25 +138,42 @@ impl Reader {
     }
 
     /// The rows of some blocks, one block after the other: one batch, more if they hold very long strings.
-    pub(crate) fn blocks(&self, entries: &[Entry]) -> Result<Vec<RecordBatch>> {
+    pub(crate) fn blocks(&self, blocks: &[Block]) -> Result<Vec<RecordBatch>> {
         let mut decoder = self.decoder()?;
         let mut batches = Vec::with_capacity(1);
-        let mut wanted = Vec::with_capacity(entries.len());
-        for entry in entries {
-            wanted.push(self.wanted_rows(entry)?);
+        let mut wanted = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            wanted.push(self.wanted_rows(&block.entry)?);
         }
         decoder.reserve(wanted.iter().map(WantedRows::len).sum());
-        for (entry, wanted) in entries.iter().zip(wanted) {
-            self.push(&mut decoder, entry, wanted)?;
+        let mut deleted = DeletedRows::default();
+        for (block, wanted) in blocks.iter().zip(wanted) {
+            if let Some(hidden) = block.hidden(&self.snapshot)? {
+                deleted.note(decoder.rows(), wanted.parts.as_slice(), hidden);
+            }
+            self.push(&mut decoder, &block.entry, wanted)?;
             if decoder.is_full() {
-                batches.push(self.settled(decoder.finish()?, entries));
+                batches.push(self.finished(&mut decoder, &mut deleted, blocks)?);
             }
         }
         if decoder.rows() > 0 {
-            batches.push(self.settled(decoder.finish()?, entries));
+            batches.push(self.finished(&mut decoder, &mut deleted, blocks)?);
         }
         self.decoders.give(decoder);
+        batches.retain(|batch| batch.num_rows() > 0);
         Ok(batches)
+    }
+
+    /// The rows that a decoder has collected, without those that are deleted.
+    fn finished(
+        &self,
+        decoder: &mut BlockDecoder,
+        deleted: &mut DeletedRows,
+        blocks: &[Block],
+    ) -> Result<RecordBatch> {
+        let batch = deleted.taken_out_of(decoder.finish()?)?;
+        deleted.clear();
+        Ok(self.settled(batch, blocks))
     }
 
     fn decoder(&self) -> Result<BlockDecoder> {
@@ -230,7 +248,8 @@ impl Reader {
     }
 
     /// The rows of a block in key order, and their keys.
-    pub(crate) fn sorted_block(&self, entry: &Entry) -> Result<Sorted> {
+    pub(crate) fn sorted_block(&self, found: &Block) -> Result<Sorted> {
+        let entry = &found.entry;
         let mut block = self.open_block(entry)?;
         let (keys, rows) = self.key_rows(&mut block, entry)?;
         let parts = if entry.sorted {
@@ -238,15 +257,20 @@ impl Reader {
         } else {
             Parts::One(rows)
         };
+        let mut deleted = DeletedRows::default();
+        if let Some(hidden) = found.hidden(&self.snapshot)? {
+            deleted.note(0, parts.as_slice(), hidden);
+        }
         let keys = keys_of_parts(&keys, parts.as_slice());
         let mut decoder = self.decoder()?;
         decoder.reserve(keys.len());
+        let keys = deleted.taken_out_of_keys(keys);
         let wanted = WantedRows {
             block: Some(Box::new(block)),
             parts,
         };
         self.push(&mut decoder, entry, wanted)?;
-        let batch = self.settled(decoder.finish()?, std::slice::from_ref(entry));
+        let batch = self.finished(&mut decoder, &mut deleted, std::slice::from_ref(found))?;
         self.decoders.give(decoder);
         let arrival = arrival(entry);
         if entry.sorted {
@@ -286,15 +310,15 @@ impl Reader {
     }
 
     /// The batch with one NaN, of the rows of some blocks. Summaries tell where there is none to look for.
-    fn settled(&self, batch: RecordBatch, entries: &[Entry]) -> RecordBatch {
+    fn settled(&self, batch: RecordBatch, blocks: &[Block]) -> RecordBatch {
         let has_none = |id: u32, entry: &Entry| {
             let summary = entry.covering_summary(id);
             summary.is_some_and(|found| found.kind == SummaryKind::Float && found.nan_rows == 0)
         };
         let may_hold = |place: &usize| {
-            !entries
+            !blocks
                 .iter()
-                .all(|entry| has_none(self.ids[*place], entry))
+                .all(|block| has_none(self.ids[*place], &block.entry))
         };
         let places: Vec<usize> = self.one_nan.iter().copied().filter(may_hold).collect();
         if places.is_empty() {
@@ -361,7 +385,7 @@ impl Reader {
         });
         let mut number = 0;
         let mut sections: Vec<Sorted> = Vec::new();
-        let mut section: Option<(u64, CommitNo, RowsDecoder)> = None;
+        let mut section: Option<OpenSection> = None;
         for open in table.open_rows() {
             // Counted whether or not these rows are in the range: they may be the first of their section.
             number += u64::from(open.begins_section);
@@ -374,35 +398,31 @@ impl Reader {
             }
             self.metrics
                 .add(Counter::open_rows, u64::from(open.part.rows));
-            if section.as_ref().is_some_and(|(last, ..)| *last != number)
-                && let Some((_, commit, decoder)) = section.take()
+            if section.as_ref().is_some_and(|last| last.number != number)
+                && let Some(section) = section.take()
             {
-                sections.push(self.open_section(commit, decoder, key_column)?);
+                sections.push(self.open_section(section, key_column)?);
             }
-            let (_, _, decoder) = match &mut section {
+            let section = match &mut section {
                 Some(section) => section,
-                none => none.insert((
+                none => none.insert(OpenSection {
                     number,
-                    open.commit,
-                    RowsDecoder::new(&self.definition, Some(&ids))?,
-                )),
+                    commit: open.commit,
+                    decoder: RowsDecoder::new(&self.definition, Some(&ids))?,
+                    deleted: DeletedRows::default(),
+                }),
             };
-            decoder.push(&open.part.payload)?;
+            push_open_rows(table, open, &mut section.decoder, &mut section.deleted)?;
         }
-        if let Some((_, commit, decoder)) = section {
-            sections.push(self.open_section(commit, decoder, key_column)?);
+        if let Some(section) = section {
+            sections.push(self.open_section(section, key_column)?);
         }
         sections.retain(|section| !section.keys.is_empty());
         Ok(sections)
     }
 
-    fn open_section(
-        &self,
-        commit: CommitNo,
-        mut decoder: RowsDecoder,
-        key_column: Option<usize>,
-    ) -> Result<Sorted> {
-        let batch = decoder.finish()?;
+    fn open_section(&self, mut section: OpenSection, key_column: Option<usize>) -> Result<Sorted> {
+        let batch = section.deleted.taken_out_of(section.decoder.finish()?)?;
         let keys = match key_column {
             Some(column) => order_keys(batch.column(column))?,
             None => zeros(batch.num_rows()),
@@ -419,9 +439,21 @@ impl Reader {
         Ok(Sorted {
             keys: self.trim(&keys),
             batch,
-            arrival: Arrival { commit, ordinal: 0 },
+            arrival: Arrival {
+                commit: section.commit,
+                ordinal: 0,
+            },
         })
     }
+}
+
+/// Open rows that no other blocks were committed within.
+struct OpenSection {
+    number: u64,
+    /// The first of their commits.
+    commit: CommitNo,
+    decoder: RowsDecoder,
+    deleted: DeletedRows,
 }
 
 /// Rows of a block that are to be decoded.

@@ -1,7 +1,8 @@
 //! Rows by their addresses: a row of a block by the place of the block and the position in it, an open row by its commit.
 //!
 //! Invariants: rows come back in the order they were asked for, one as often as it was; of blocks only the pages that hold them are
-//! read, through the cache, each once per call; an address that leads to no row of the table is an error, never another row.
+//! read, through the cache, each once per call; an address that leads to no row of the table, or to a deleted one, is an error,
+//! never another row.
 
 use crate::column::ValueDecoder;
 use crate::definition::TableDefinition;
@@ -12,10 +13,13 @@ use crate::table::TableView;
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
+use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
-use thalweg_kernel::index::Address;
+use thalweg_kernel::index::{Address, Entry, Place, Step};
+use thalweg_kernel::masks::{BlockMask, Positions};
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result};
+use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result, TableSnapshot};
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +52,8 @@ pub struct RowReader {
     blocks: ValueDecoder,
     /// The parts of the view that are in no block, each with its number in its commit, once one of them was asked for.
     open: Option<Vec<(u32, OpenRows)>>,
+    /// Where the blocks with deleted rows lie in the index, once rows of blocks were asked for.
+    masked: Option<HashMap<Address, Place>>,
     /// Which row of the result is read at which time.
     order: Vec<u32>,
     positions: Vec<u32>,
@@ -82,6 +88,7 @@ impl RowReader {
             ids,
             blocks,
             open: None,
+            masked: None,
             order: Vec::new(),
             positions: Vec::new(),
         })
@@ -135,6 +142,7 @@ impl RowReader {
                 self.positions.clear();
                 self.positions
                     .extend(group.iter().map(|at| rows[*at as usize].row));
+                self.check_kept(&address)?;
                 let block = self.store.block(&address)?;
                 let table = block.head().spec().table;
                 if table != self.view.snapshot().id {
@@ -152,6 +160,11 @@ impl RowReader {
         for group in open.chunk_by(|a, b| place(a) == place(b)) {
             let part = self.open_part(place(&group[0]))?;
             let wanted = group.iter().map(|at| rows[*at as usize].row);
+            let hidden = self.view.snapshot().hidden_in(&part);
+            if let Some(row) = hidden.and_then(|hidden| first_in(hidden, wanted.clone())) {
+                let place = format_args!("open rows of commit {}", part.commit.0);
+                return Err(deleted(&place, row));
+            }
             let wanted = UInt32Array::from_iter_values(wanted);
             batches.push(open_rows(
                 self.view.definition(),
@@ -164,6 +177,25 @@ impl RowReader {
         concat_batches(&schema, &batches).map_err(|e| {
             Error::with_source(ErrorKind::Limit, format!("rows by their addresses: {e}"), e)
         })
+    }
+
+    /// Refuses the positions that were asked for where one of them is a deleted row.
+    fn check_kept(&mut self, address: &Address) -> Result<()> {
+        let table = self.view.snapshot();
+        if table.masks().is_none() {
+            return Ok(());
+        }
+        let masked = match &mut self.masked {
+            Some(masked) => masked,
+            none => none.insert(masked_blocks(table, &self.store)?),
+        };
+        let mask = masked.get(address).and_then(|place| table.hidden_at(place));
+        let row = match mask {
+            None => None,
+            Some(BlockMask::Rows(hidden)) => first_in(hidden, self.positions.iter().copied()),
+            Some(BlockMask::Blocks { .. }) => self.positions.first().copied(),
+        };
+        row.map_or(Ok(()), |row| Err(deleted(address, row)))
     }
 
     /// The open rows of a place.
@@ -192,6 +224,34 @@ impl RowReader {
             ))),
         }
     }
+}
+
+/// The blocks of a table with deleted rows, and where they lie in its index.
+fn masked_blocks(table: &TableSnapshot, store: &Arc<Store>) -> Result<HashMap<Address, Place>> {
+    let mut masked = HashMap::new();
+    let mut walk = table.tree.walk(None, Arc::clone(store));
+    let step = |entry: &Entry, place: Option<Place>| match table.hides_below(entry, place.as_ref())
+    {
+        true => Step::Descend,
+        false => Step::Skip,
+    };
+    while let Some(block) = walk.next_at(step)? {
+        masked.extend(walk.place().map(|place| (block.address, place)));
+    }
+    Ok(masked)
+}
+
+/// The first of some ascending rows that is hidden.
+fn first_in(hidden: &Positions, mut rows: impl Iterator<Item = u32>) -> Option<u32> {
+    let mut runs = hidden.runs().peekable();
+    rows.find(|row| {
+        while runs.next_if(|run| run.end <= *row).is_some() {}
+        runs.peek().is_some_and(|run| run.start <= *row)
+    })
+}
+
+fn deleted(place: &dyn Display, row: u32) -> Error {
+    invalid(format!("{place}: row {row} is deleted"))
 }
 
 /// Blocks first, those of a file together; rows of a place ascend.

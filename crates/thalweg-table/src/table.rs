@@ -260,10 +260,12 @@ impl TableView {
             .open_rows()
             .map(|open| u64::from(open.part.rows))
             .sum();
-        self.snapshot.tree.total().map_or(0, |total| total.rows) + open_rows
+        let open_rows = open_rows.saturating_sub(self.snapshot.hidden_open_rows());
+        self.snapshot.rows_in_blocks() + open_rows
     }
 
-    /// The smallest and the largest order key; `None` without rows.
+    /// The smallest and the largest order key; `None` without rows. Where rows were deleted, it may be more than the keys of those
+    /// that are left: [`TableStats`] has just these.
     #[must_use]
     pub fn key_range(&self) -> Option<KeyRange> {
         let blocks = self

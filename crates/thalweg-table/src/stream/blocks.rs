@@ -3,18 +3,21 @@
 //! Invariants: blocks come in the order of their first rows, by key and, where keys are equal, by arrival, as a scan
 //! takes them. Two neighbouring runs never overlap: every row of the first comes before every row of the second.
 
+use crate::deleted_rows::{Block, step_into};
 use crate::merge::Arrival;
 use crate::reader::arrival;
 use crate::table::TableView;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_kernel::index::{Entry, ItemName, Step};
+use thalweg_kernel::index::{self, Entry, ItemName};
 use thalweg_kernel::{FileId, OpenRows, Result};
 
-/// All blocks of a view.
+/// All blocks of a view that have rows which are not deleted.
 pub(super) struct BlockList {
     pub(super) blocks: Vec<Entry>,
+    /// Those of them that have deleted rows, by their places in the list.
+    pub(super) masked: HashMap<usize, index::Place>,
     /// The files that hold nothing but blocks of this table.
     pub(super) fragments: HashMap<FileId, Fragment>,
 }
@@ -45,9 +48,10 @@ impl BlockList {
     pub(super) fn read(view: &TableView) -> Result<Self> {
         let store = view.engine().kernel().store();
         let mut files: HashMap<FileId, Fragment> = HashMap::new();
-        let mut blocks = Vec::new();
-        let mut walk = view.snapshot().tree.walk(None, Arc::clone(store));
-        while let Some(block) = walk.next(|entry| {
+        let (mut blocks, mut masked) = (Vec::new(), HashMap::new());
+        let table = view.snapshot();
+        let mut walk = table.tree.walk(None, Arc::clone(store));
+        while let Some(entry) = walk.next_at(|entry, place| {
             // The root page of a fragment is an item of the index and comes before all other pages of its file. A
             // page that is not written yet has no place.
             if !entry.is_block() && entry.address.bytes > 0 {
@@ -56,9 +60,11 @@ impl BlockList {
                     bytes: entry.block_bytes,
                 });
             }
-            Step::Descend
+            step_into(table, entry, place)
         })? {
-            blocks.push(block);
+            let Block { entry, masked: at } = Block::found(table, entry, walk.place());
+            masked.extend(at.map(|place| (blocks.len(), place)));
+            blocks.push(entry);
         }
         // The others are segments of the log. Taken for one of these, a fragment would be taken out of the index with all its
         // blocks for the sake of one of them: where it cannot be found out, nothing is known of the list.
@@ -68,7 +74,19 @@ impl BlockList {
                 fragments.insert(file, fragment);
             }
         }
-        Ok(Self { blocks, fragments })
+        Ok(Self {
+            blocks,
+            masked,
+            fragments,
+        })
+    }
+
+    /// One of them, to be read.
+    pub(super) fn block(&self, at: usize) -> Block {
+        Block {
+            entry: self.blocks[at].clone(),
+            masked: self.masked.get(&at).copied(),
+        }
     }
 }
 
@@ -97,7 +115,7 @@ pub(super) struct Came {
 }
 
 impl Came {
-    /// The rows of a block.
+    /// The rows of a block, deleted ones too.
     pub(super) fn of_block(block: &Entry) -> Self {
         Self {
             keys: (block.key_min, block.key_max),
@@ -187,6 +205,7 @@ mod tests {
         blocks.sort_by_key(Entry::key);
         BlockList {
             blocks,
+            masked: HashMap::new(),
             fragments: HashMap::new(),
         }
     }

@@ -3,10 +3,12 @@
 //! Invariants: rows of different *sections* (runs of open rows that no other blocks were committed within) are never in one
 //! block, and all blocks of a section carry the commits of the whole section. So the order of blocks by first commit and number is that of arrival wherever
 //! keys are equal: inside a section by number and row, because the section was sorted as one; across sections by
-//! commit, because nothing else was committed within one.
+//! commit, because nothing else was committed within one. Deleted rows are left out; what rows are late for is the largest
+//! key of all rows, deleted ones too.
 
 use crate::column::BlockEncoder;
 use crate::definitions::Definitions;
+use crate::deleted_rows::{DeletedRows, push_open_rows};
 use crate::order::sorted_batch;
 use crate::reader::keys_of;
 use crate::rows::RowsDecoder;
@@ -38,9 +40,14 @@ impl StreamEncoder {
             return Ok(());
         };
         let mut decoder = RowsDecoder::new(definition, None)?;
-        rows.iter()
-            .try_for_each(|open| decoder.push(&open.part.payload))?;
-        let batch = decoder.finish()?;
+        let mut deleted = DeletedRows::default();
+        for open in rows {
+            push_open_rows(table, open, &mut decoder, &mut deleted)?;
+        }
+        let batch = deleted.taken_out_of(decoder.finish()?)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         let keys = keys_of(definition, &batch)?;
         let (batch, keys) = sorted_batch(batch, keys)?;
         let high_key = table.tree.total().map(|total| total.key_max);

@@ -1,6 +1,7 @@
 //! Maintenance: blocks that overlap because rows came late are merged into order, short neighbours become one block.
 //!
 //! Invariants
+//! - What is written holds no deleted rows. The step is refused where some were deleted that it has read, and begins anew.
 //! - The rows of a table and their order, by key and by arrival where keys are equal, are the same before and after.
 //! - A step prepares fragments from one snapshot, without a lock, and one commit puts them in the place of what they
 //!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
@@ -44,6 +45,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::{Address, Entry, ItemName};
+use thalweg_kernel::masks::MaskList;
 use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
 
@@ -187,7 +189,7 @@ struct Ran {
 
 /// What is written to the new fragments.
 enum Part {
-    /// A block as it is, because the rest of its fragment is rewritten.
+    /// A block as it is, but for deleted rows, because the rest of its fragment is rewritten.
     Copy(usize),
     /// The rows of a block between those that are merged.
     Piece(usize, KeyRange),
@@ -527,11 +529,14 @@ impl Step {
         if !writer.ran.has_changed {
             return Ok(writer.ran);
         }
-        let edit = Edit::Replace(ReplaceEdit::of_rows(
-            table.id(),
-            removed,
-            writer.output.into_fragments()?,
-        ));
+        // All that is written was read without the rows that were deleted then.
+        let masks = view.snapshot().masks();
+        let hidden = { removed.iter() }.filter_map(|item| masks?.of_item(item));
+        let left_out = hidden.map(MaskList::rows).sum();
+        let edit = Edit::Replace(ReplaceEdit {
+            left_out,
+            ..ReplaceEdit::of_rows(table.id(), removed, writer.output.into_fragments()?)
+        });
         let commit = Commit {
             edits: vec![edit],
             prepared_at: Some(view.snapshot().commit()),
@@ -594,7 +599,12 @@ impl Writer<'_> {
         self.output.stage(self.table, self.view.definition(), block)
     }
 
+    /// A block as it is; one with deleted rows without these.
     fn copy(&mut self, at: usize) -> Result<()> {
+        if self.step.list.masked.contains_key(&at) {
+            self.ran.has_changed = true;
+            return self.piece(at, KeyRange::ALL);
+        }
         let entry = self.block(at).clone();
         let store = self.view.engine().kernel().store();
         let bytes = store.block(&entry.address)?.copy()?;
@@ -603,8 +613,9 @@ impl Writer<'_> {
 
     /// A part of a block is told from the others by its keys, and from other blocks as its block was.
     fn piece(&mut self, at: usize, keys: KeyRange) -> Result<()> {
-        let entry = self.block(at).clone();
-        let rows = Reader::new(self.view, None, keys)?.sorted_block(&entry)?;
+        let block = self.step.list.block(at);
+        let rows = Reader::new(self.view, None, keys)?.sorted_block(&block)?;
+        let entry = block.entry;
         if rows.keys.is_empty() {
             return Ok(());
         }
@@ -636,7 +647,8 @@ impl Writer<'_> {
         };
         self.ran.has_changed = true;
         let block_rows = self.view.definition().block_rows() as usize;
-        let mut rows = scan_blocks(self.view, entries, *keys)?;
+        let found = blocks.iter().map(|at| self.step.list.block(*at));
+        let mut rows = scan_blocks(self.view, found.collect(), *keys)?;
         let mut gathered: Vec<RecordBatch> = Vec::new();
         let mut ordinal = 0;
         loop {
@@ -683,14 +695,15 @@ impl Writer<'_> {
 
     /// Blocks that follow each other become one, in the place of the first.
     fn pack(&mut self, group: Range<usize>) -> Result<()> {
-        let entries = self.step.list.blocks[group.clone()].to_vec();
+        let entries = &self.step.list.blocks[group.clone()];
         let (first, last) = (
             entries[0].commit_min,
             entries.iter().map(|e| e.commit_max).max(),
         );
         let ordinal = entries[0].ordinal;
+        let found = group.clone().map(|at| self.step.list.block(at));
         let batches =
-            scan_blocks(self.view, entries, KeyRange::ALL)?.collect::<Result<Vec<_>>>()?;
+            scan_blocks(self.view, found.collect(), KeyRange::ALL)?.collect::<Result<Vec<_>>>()?;
         let batch = concat(self.view.definition(), &batches)?;
         let rows = Sorted {
             keys: keys_of(self.view.definition(), &batch)?,

@@ -6,6 +6,7 @@
 //! overlap and not all that follow.
 
 use super::blocks::{Place, end, start};
+use crate::deleted_rows::{Block, step_into};
 use crate::merge::Sorted;
 use crate::pool::Ticket;
 use crate::range::KeyRange;
@@ -71,7 +72,7 @@ pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
 
 /// The rows of some blocks with some keys, in order. The blocks are all that have such keys, in the order of the index;
 /// open rows are left out.
-pub(super) fn scan_blocks(view: &TableView, blocks: Vec<Entry>, keys: KeyRange) -> Result<Scan> {
+pub(super) fn scan_blocks(view: &TableView, blocks: Vec<Block>, keys: KeyRange) -> Result<Scan> {
     let reader = Arc::new(Reader::new(view, None, keys)?);
     let run_rows = DEFAULT_BATCH_ROWS
         .min(BATCH_BYTES / row_bytes(&reader))
@@ -130,7 +131,7 @@ struct Planner {
     ranges: Vec<(u32, ValueRange)>,
     walk: Option<Walk<Arc<Store>>>,
     /// The next blocks in order.
-    blocks: VecDeque<Entry>,
+    blocks: VecDeque<Block>,
     /// Sections of open rows; `None` before they are needed.
     open: Option<Vec<OpenSection>>,
     /// The end of the rows that reach furthest.
@@ -178,13 +179,14 @@ impl Planner {
     }
 
     /// The block `ahead` blocks behind the next one.
-    fn peek(&mut self, ahead: usize) -> Result<Option<&Entry>> {
+    fn peek(&mut self, ahead: usize) -> Result<Option<&Block>> {
         while self.blocks.len() <= ahead {
             let Some(walk) = &mut self.walk else {
                 return Ok(None);
             };
             let (ranges, metrics) = (&self.ranges, self.reader.metrics());
-            let next = walk.next(|entry| {
+            let table = self.reader.snapshot();
+            let next = walk.next_at(|entry, place| {
                 if ranges
                     .iter()
                     .any(|(column, range)| entry.prunes(*column, range))
@@ -192,13 +194,14 @@ impl Planner {
                     metrics.add(Counter::blocks_pruned_by_summary, entry.blocks);
                     return Step::Skip;
                 }
-                Step::Descend
+                step_into(table, entry, place)
             })?;
             metrics.add(Counter::pages_loaded, walk.pages() - self.pages);
             self.pages = walk.pages();
             match next {
                 Some(block) => {
                     self.candidates += 1;
+                    let block = Block::found(table, block, walk.place());
                     self.blocks.push_back(block);
                 }
                 None => self.walk_ended(),
@@ -279,12 +282,12 @@ impl Planner {
         let Some(block) = self.blocks.pop_front() else {
             return Ok(None);
         };
-        let first = start(&block);
+        let first = start(&block.entry);
         let follows = !self.reaches(first);
-        self.reach = self.reach.max(Some(end(&block)));
+        self.reach = self.reach.max(Some(end(&block.entry)));
         let reader = Arc::clone(&self.reader);
-        if !(follows && self.ends_before_next(&block, 0, open)?) {
-            let rows = usize::try_from(block.rows).unwrap_or(usize::MAX);
+        if !(follows && self.ends_before_next(&block.entry, 0, open)?) {
+            let rows = usize::try_from(block.entry.rows).unwrap_or(usize::MAX);
             let content = Content::Merge(Ticket::new(move || reader.sorted_block(&block)));
             return Ok(Some(Source {
                 first,
@@ -292,14 +295,14 @@ impl Planner {
                 content,
             }));
         }
-        let mut rows = usize::try_from(block.rows).unwrap_or(usize::MAX);
+        let mut rows = usize::try_from(block.entry.rows).unwrap_or(usize::MAX);
         let mut run = vec![block];
         while rows < self.run_rows
             && let Some(next) = self.peek(0)?.cloned()
-            && self.ends_before_next(&next, 1, open)?
+            && self.ends_before_next(&next.entry, 1, open)?
         {
-            rows += usize::try_from(next.rows).unwrap_or(usize::MAX);
-            self.reach = self.reach.max(Some(end(&next)));
+            rows += usize::try_from(next.entry.rows).unwrap_or(usize::MAX);
+            self.reach = self.reach.max(Some(end(&next.entry)));
             self.blocks.pop_front();
             run.push(next);
         }
@@ -318,7 +321,7 @@ impl Planner {
         ahead: usize,
         open: Option<Place>,
     ) -> Result<bool> {
-        let next_block = self.peek(ahead)?.map(start);
+        let next_block = self.peek(ahead)?.map(|block| start(&block.entry));
         let next = [next_block, open].into_iter().flatten().min();
         Ok(block.sorted && next.is_none_or(|next| end(block) < next))
     }
@@ -327,7 +330,7 @@ impl Planner {
 impl Plan for Planner {
     fn next_source(&mut self) -> Result<Option<Source>> {
         let open = self.next_open()?;
-        let block = self.peek(0)?.map(start);
+        let block = self.peek(0)?.map(|block| start(&block.entry));
         match open {
             Some((first, index)) if block.is_none_or(|block| first < block) => {
                 let starts = self.open.iter().flatten().enumerate();

@@ -7,6 +7,7 @@
 //! short that would have fitted with fewer others.
 
 use crate::column::{MAX_RAW_BYTES, is_long, most_block_rows, raw_bytes};
+use crate::deleted_rows::Block;
 use crate::range::KeyRange;
 use crate::raw_sizes::RawSizes;
 use crate::reader::Reader;
@@ -68,9 +69,14 @@ impl<'a> Sizes<'a> {
             return Ok(false);
         }
         let reader = Reader::new(self.view, Some(&self.long), KeyRange::ALL)?;
-        let batches = reader.blocks(std::slice::from_ref(block))?;
+        // Deleted rows count as well: without them the block is no larger.
+        let block = Block {
+            entry: block.clone(),
+            masked: None,
+        };
+        let batches = reader.blocks(std::slice::from_ref(&block))?;
         let bytes: usize = batches.iter().map(raw_bytes).sum();
-        self.strings.note(block.address, bytes as u64);
+        self.strings.note(block.entry.address, bytes as u64);
         Ok(true)
     }
 }

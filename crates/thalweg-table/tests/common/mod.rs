@@ -5,6 +5,8 @@
     reason = "helpers of tests fail the test that called them"
 )]
 
+mod deletes;
+
 use arrow_array::builder::{
     BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder,
 };
@@ -13,13 +15,13 @@ use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
-    AggregateRequest, AppendLimits, Bucket, ColumnSummary, CreateOptions, Durability, Engine,
-    EngineOptions, KeyRange, Maintained, ScanRequest, Table, TableView, Value,
+    AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, CreateOptions, Durability,
+    Engine, EngineOptions, KeyRange, Maintained, ScanRequest, Table, TableView, Value, ValueRange,
 };
 
 /// Sequences of all tests together.
@@ -86,6 +88,19 @@ pub(crate) enum Operation {
         width: Option<u16>,
         columns: u8,
     },
+    /// A scan that leaves out blocks and pages without numbers between these.
+    Pruned {
+        from: u8,
+        to: u8,
+    },
+    /// Of the rows with times between these, one in so many; whole blocks as such or not.
+    Delete {
+        from: u8,
+        to: u8,
+        one_in: u8,
+        whole: bool,
+    },
+    Addresses,
 }
 
 pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
@@ -118,6 +133,21 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
             .prop_map(|(from, to, width, columns)| Operation::Aggregate { from, to, width, columns }),
     ];
     prop::collection::vec(operation, 1..most)
+}
+
+/// The same with rows that are deleted.
+pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<Operation>> {
+    let more = prop_oneof![
+        4 => (any::<u8>(), any::<u8>(), 1_u8..6, any::<bool>())
+            .prop_map(|(from, to, one_in, whole)| Operation::Delete { from, to, one_in, whole }),
+        1 => Just(Operation::Maintain),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::Pruned { from, to }),
+        1 => Just(Operation::Addresses),
+    ];
+    // One in turn of each, in pieces.
+    let both = (operations(6), prop::collection::vec(more, 0..4));
+    let both = both.prop_map(|(some, more)| [some, more].concat());
+    prop::collection::vec(both, 1..most / 5).prop_map(|pieces| pieces.concat())
 }
 
 /// The rows of a stream in order of arrival.
@@ -176,6 +206,8 @@ pub(crate) struct Trial {
     kept: Vec<(TableView, Model)>,
     random: u64,
     now: i64,
+    /// The number of the next row.
+    number: u64,
 }
 
 fn schema() -> SchemaRef {
@@ -225,6 +257,7 @@ impl Trial {
             kept: Vec::new(),
             random: seed,
             now: 1_000,
+            number: 0,
         }
     }
 
@@ -263,7 +296,8 @@ impl Trial {
             0 => None,
             n => Some("x".repeat(usize::try_from(n).unwrap()) + &self.random(100).to_string()),
         };
-        let number = self.model.rows.len() as u64;
+        let number = self.number;
+        self.number += 1;
         Row {
             ts,
             number,
@@ -392,6 +426,30 @@ impl Trial {
                 };
                 check_aggregate(&self.table.view().unwrap(), &self.model, &request);
             }
+            Operation::Pruned { from, to } => {
+                let part = |part: u8| self.number * u64::from(part) / 255;
+                check_pruned(
+                    &self.table.view().unwrap(),
+                    &self.model,
+                    (part(*from.min(to)), part(*from.max(to))),
+                );
+            }
+            Operation::Delete {
+                from,
+                to,
+                one_in,
+                whole,
+            } => {
+                let rows = self.model.sorted(self.model.range(*from, *to));
+                let hit = |row: &&&Row| row.number.is_multiple_of((*one_in).into());
+                let victims: BTreeSet<u64> =
+                    rows.iter().filter(hit).map(|row| row.number).collect();
+                deletes::delete(&self.table.view().unwrap(), &victims, *whole);
+                self.model.rows.retain(|row| !victims.contains(&row.number));
+                let view = self.table.view().unwrap();
+                assert_eq!(view.row_count(), self.model.rows.len() as u64);
+            }
+            Operation::Addresses => deletes::check_addresses(&self.table.view().unwrap()),
         }
     }
 
@@ -431,9 +489,16 @@ impl Trial {
             );
             assert_eq!(view.row_count(), self.model.rows.len() as u64);
             let keys = view.key_range().map(|keys| (keys.first, keys.last));
-            assert_eq!(keys, self.model.ends());
+            let ends = self.model.ends();
+            match (view.snapshot().masks(), keys, ends) {
+                (Some(_), Some(keys), Some(ends)) => assert!(keys.0 <= ends.0 && ends.1 <= keys.1),
+                (Some(_), _, None) => {}
+                _ => assert_eq!(keys, ends),
+            }
             let stats = view.stats().unwrap();
             assert_eq!(stats.rows, self.model.rows.len() as u64);
+            assert_eq!(stats.min_key.zip(stats.max_key), ends);
+            assert!(stats.late_rows <= stats.rows && stats.open_rows <= stats.rows);
             self.run(&Operation::CheckKept);
             self.run(&Operation::Reopen);
         }
@@ -523,6 +588,26 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
             }
         }
     }
+}
+
+/// Of the rows with numbers in a range each is found once, and none that is deleted.
+fn check_pruned(view: &TableView, model: &Model, (least, most): (u64, u64)) {
+    let request = ScanRequest {
+        projection: Some(vec![1]),
+        ranges: vec![ColumnRange {
+            column: 1,
+            range: ValueRange::UInt(Some(least), Some(most)),
+        }],
+        ..ScanRequest::default()
+    };
+    let found = numbers(&collect(view.scan(&request).unwrap()), 0);
+    let is_wanted = |number: &u64| (least..=most).contains(number);
+    let rows = model.sorted(KeyRange::ALL);
+    let all: BTreeSet<u64> = rows.iter().map(|row| row.number).collect();
+    assert!(found.iter().all(|number| all.contains(number)));
+    let found: Vec<u64> = found.into_iter().filter(is_wanted).collect();
+    let expected = rows.iter().map(|row| row.number).filter(is_wanted);
+    assert_eq!(found, expected.collect::<Vec<_>>());
 }
 
 fn check_value(column: &Arc<dyn Array>, row: usize, place: usize, expected: &Row) {
