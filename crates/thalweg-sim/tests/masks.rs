@@ -4,14 +4,16 @@
 //! comes back because it was encoded or rewritten before; a mask stays behind without what it hides rows of.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::Disk;
-use thalweg_kernel::index::ItemName;
+use thalweg_kernel::index::{ItemName, MAX_PAGE_ENTRIES, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, GroupPart, Options, Result, Rule, TableId, break_rule,
+    limit_page_entries,
 };
 use thalweg_sim::masks::{hide, mask, mask_of_added};
 use thalweg_sim::oracle::rows_of;
@@ -407,4 +409,69 @@ fn masks_of_what_is_not_there_are_damage_of_a_checkpoint() {
         assert!(found.contains(expected), "byte {at}: {found}");
         assert_eq!(opened.is_err(), refused.is_some(), "byte {at}: {found}");
     }
+}
+
+/// Rows of a table as an aggregate counts them: of an entry below which nothing is deleted its rows, of others what lies below.
+/// Returns them and how many pages were answers.
+fn counted(toy: &Toy, table: TableId) -> (u64, u64) {
+    let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+    let (mut rows, mut pages) = (0, 0);
+    let mut walk = state.tree.walk(None, toy.kernel.store().clone());
+    while let Some(entry) = walk
+        .next_at(
+            |entry, place| match state.hides_below(entry, place.as_ref()) {
+                true => Step::Descend,
+                false => Step::Take,
+            },
+        )
+        .unwrap()
+    {
+        let place = walk.place().filter(|_| entry.is_block());
+        let hidden = place.and_then(|place| state.hidden_at(&place));
+        rows += entry.rows - hidden.map_or(0, BlockMask::rows);
+        pages += u64::from(!entry.is_block());
+    }
+    assert_eq!(rows, state.rows_in_blocks());
+    (rows, pages)
+}
+
+#[test]
+fn no_summary_above_a_deleted_row_is_an_answer() {
+    limit_page_entries(4);
+    let (toy, table) = open_indexed(&SimEnv::new(13), 0);
+    // High trees, of blocks and below fragments that overlap them.
+    let rows = |keys: std::ops::Range<i64>, step| -> Vec<Row> {
+        keys.map(|key| (key * step, key)).collect()
+    };
+    toy.append_group(table, &rows(0..120, 3), 2, Disk).unwrap();
+    toy.append_fragment(table, &rows(1_000..1_080, 1), 2)
+        .unwrap();
+    toy.append_fragment(table, &rows(20..90, 4), 2).unwrap();
+    let (mut left, mut answers) = (270, BTreeSet::new());
+    assert_eq!(counted(&toy, table), (left, 1), "the root");
+    for round in 0..40 {
+        let key = match round % 3 {
+            0 => 3 * (round * 7 % 120),
+            1 => 1_000 + round * 11 % 80,
+            _ => 4 * (20 + round * 13 % 70),
+        };
+        let edit = mask(&toy, table, &[key]);
+        let newly: u64 = edit.items.iter().map(|item| item.newly).sum();
+        if newly == 0 {
+            continue;
+        }
+        hide(&toy, edit).unwrap();
+        left -= newly;
+        let (rows, pages) = counted(&toy, table);
+        assert_eq!(rows, left);
+        answers.insert(pages);
+        if round % 10 == 9 {
+            toy.kernel.checkpoint().unwrap();
+        }
+    }
+    assert!(
+        answers.len() > 5 && *answers.last().unwrap() > 8,
+        "{answers:?}"
+    );
+    limit_page_entries(MAX_PAGE_ENTRIES);
 }
