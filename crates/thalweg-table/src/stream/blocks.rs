@@ -28,6 +28,8 @@ pub(super) struct Fragment {
     pub(super) item: ItemName,
     /// Bytes of its blocks.
     pub(super) bytes: u64,
+    /// Their rows, deleted ones too.
+    pub(super) rows: u64,
 }
 
 /// Where a row is in the order of its table.
@@ -58,6 +60,7 @@ impl BlockList {
                 files.entry(entry.address.file).or_insert_with(|| Fragment {
                     item: ItemName::of(entry),
                     bytes: entry.block_bytes,
+                    rows: entry.rows,
                 });
             }
             step_into(table, entry, place)

@@ -18,6 +18,7 @@
 //!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
+//! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is.
 //! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
@@ -55,6 +56,8 @@ const GATHERED_BLOCKS: usize = 16;
 const GATHERED_BYTES: usize = 32 << 20;
 /// Most encoded bytes of blocks that are put together: short ones of long values are as large as others.
 const MOST_PACKED_BYTES: u64 = 8 << 20;
+/// Blocks and fragments are written anew once one of so many of their rows is deleted.
+const DUE_PART: u64 = 5;
 /// Steps in a row that may lose a race against another edit.
 const MOST_CONFLICTS: u32 = 16;
 /// Steps of one pass of a call, by the blocks that there are at first, or by as much of them as one step takes, if that is less
@@ -305,7 +308,46 @@ impl Step {
                 *may_go &= !kept.contains(&block.address.file);
             }
         };
-        self.within_budget(groups)
+        let due = self.due_for_deleted_rows(view, &groups);
+        self.within_budget([groups, due].concat())
+    }
+
+    /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted;
+    /// none that is written anew for these groups or for what is merged.
+    fn due_for_deleted_rows(&self, view: &TableView, groups: &[Range<usize>]) -> Vec<Range<usize>> {
+        let Some(masks) = view.snapshot().masks() else {
+            return Vec::new();
+        };
+        let mut goes = vec![false; self.list.blocks.len()];
+        for group in groups {
+            goes[group.clone()].fill(true);
+        }
+        let mut rewritten = self.rewritten_files();
+        let files = self
+            .list
+            .blocks
+            .iter()
+            .zip(&goes)
+            .filter(|(_, goes)| **goes);
+        rewritten.extend(files.map(|(block, _)| block.address.file));
+        let mut due = Vec::new();
+        for (at, block) in self.list.blocks.iter().enumerate() {
+            let stays = !goes[at] && self.cuts[at].is_empty();
+            if !stays || !is_old(block, self.until) {
+                continue;
+            }
+            let fragment = self.list.fragments.get(&block.address.file);
+            let (item, rows) = match fragment {
+                Some(fragment) => (fragment.item, fragment.rows),
+                None => (ItemName::of(block), block.rows),
+            };
+            let hidden = masks.of_item(&item).map_or(0, MaskList::rows);
+            let is_due = hidden > 0 && hidden.saturating_mul(DUE_PART) >= rows;
+            if is_due && (fragment.is_none() || rewritten.insert(block.address.file)) {
+                due.push(at..at + 1);
+            }
+        }
+        due
     }
 
     /// Runs of blocks in order that are one block together, among those that may go.
