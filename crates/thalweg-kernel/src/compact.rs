@@ -17,18 +17,17 @@
 //! round again.
 
 use crate::block::ROWS_ORDER;
-use crate::commit::{Commit, Durability, Edit};
+use crate::commit::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::{FragmentWriter, read_to_copy};
 use crate::garbage::Marked;
 use crate::ids::{FileId, TableId};
 use crate::index::{Entry, EntryKey, ItemName, Step, Tree};
-use crate::job::Job;
+use crate::job::{Job, MoveJob};
 use crate::limits::are_few_pages;
-use crate::masks::{MaskEdit, MovedMasks};
+use crate::masks::MovedBlocks;
 use crate::orders::{OrderReplace, ReplaceEdit};
 use crate::paths::{list_fragments, list_segments, segment_path};
-use crate::state::TableSnapshot;
 use crate::writer::Writer;
 use std::collections::{BTreeSet, HashSet};
 
@@ -198,7 +197,7 @@ struct Round<'a> {
 /// were copied from.
 struct Move {
     table: TableId,
-    commit: Commit,
+    job: Box<MoveJob>,
     files: Vec<FileId>,
     /// How many of them it moves.
     blocks: usize,
@@ -267,7 +266,7 @@ impl<'a> Round<'a> {
                 self.writer.abandon_fragments(moved.files);
                 continue;
             }
-            match (self.writer).submit(Job::Commit(moved.commit), Durability::Process) {
+            match (self.writer).submit(Job::Move(moved.job), Durability::Process) {
                 Ok(_) => partial.extend(moved.is_partial.then_some(moved.table)),
                 // Merged or dropped meanwhile: the blocks are gone from the segments anyway, or go in a later round.
                 Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {}
@@ -286,26 +285,24 @@ impl<'a> Round<'a> {
         };
         let mut moved = Move {
             table: table.id,
-            commit: Commit {
-                prepared_at: Some(table.commit()),
-                ..Commit::default()
-            },
+            job: Box::new(MoveJob {
+                edit: ReplaceEdit::of_orders(table.id),
+                prepared_at: table.commit(),
+                blocks: MovedBlocks::default(),
+                root: None,
+            }),
             files: Vec::new(),
             blocks: 0,
             is_partial: false,
         };
-        let mut edit = ReplaceEdit::of_orders(table.id);
         let copied = table.trees().try_for_each(|(order, tree)| {
-            if let Some((replaced, hidden)) = self.copy_order(&table, order, tree, &mut moved)? {
-                let root = replaced.added.first();
-                edit.carried += hidden.rows();
-                let item = root.and_then(|root| hidden.of_fragment(root));
-                moved.commit.masks.extend(item.map(|item| MaskEdit {
-                    table: table.id,
-                    items: vec![item],
-                    parts: Vec::new(),
-                }));
-                edit.orders.push(replaced);
+            if let Some((replaced, blocks)) = self.copy_order(table.id, order, tree, &mut moved)? {
+                if order == ROWS_ORDER {
+                    // Masks are of the rows alone.
+                    moved.job.root = replaced.added.first().cloned();
+                    moved.job.blocks = blocks;
+                }
+                moved.job.edit.orders.push(replaced);
             }
             Ok(())
         });
@@ -313,26 +310,18 @@ impl<'a> Round<'a> {
             self.writer.abandon_fragments(moved.files);
             return copied.map(|()| None);
         }
-        if edit.orders.is_empty() {
-            return Ok(None);
-        }
-        moved.commit.edits.push(Edit::Replace(edit));
-        Ok(Some(moved))
+        Ok((!moved.job.edit.orders.is_empty()).then_some(moved))
     }
 
     /// The same of one order.
     fn copy_order(
         &mut self,
-        state: &TableSnapshot,
+        table: TableId,
         order: u32,
         tree: &Tree,
         moved: &mut Move,
-    ) -> Result<Option<(OrderReplace, MovedMasks)>> {
-        let table = state.id;
-        // Masks are of the rows alone.
-        let masks = state.masks().filter(|_| order == ROWS_ORDER);
-        let mask_of = |name: &ItemName, rank: u32| masks?.of_item(name)?.of_block(rank);
-        let mut hidden = MovedMasks::default();
+    ) -> Result<Option<(OrderReplace, MovedBlocks)>> {
+        let mut copied = MovedBlocks::default();
         let most_blocks = MOST_MOVED_BLOCKS - moved.blocks;
         if tree.pending().is_some() && order != 0 {
             // The rows are there without it.
@@ -364,7 +353,7 @@ impl<'a> Round<'a> {
             fragment.copy_block(&block)?;
             bytes += u64::from(entry.address.bytes);
             let name = ItemName::of(&entry);
-            hidden.push(&entry, mask_of(&name, 0));
+            copied.push(&entry, name, 0);
             removed.push(name);
         }
         moved.is_partial |= found.is_partial;
@@ -376,7 +365,7 @@ impl<'a> Round<'a> {
         for (small, blocks) in along {
             let name = ItemName::of(&small);
             for (rank, block) in (0..).zip(&blocks) {
-                hidden.push(block, mask_of(&name, rank));
+                copied.push(block, name, rank);
             }
             removed.push(name);
         }
@@ -386,7 +375,7 @@ impl<'a> Round<'a> {
         moved.files.push(file);
         Ok(Some((
             OrderReplace::of_items(order, removed, added),
-            hidden,
+            copied,
         )))
     }
 

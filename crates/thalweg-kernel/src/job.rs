@@ -1,11 +1,17 @@
 //! What the leader is asked to do.
 
-use crate::commit::Commit;
+use crate::commit::{Commit, Edit};
+use crate::ids::CommitNo;
+use crate::index::Entry;
+use crate::masks::{MaskEdit, MovedBlocks, TableMasks};
+use crate::orders::ReplaceEdit;
 
 /// What a caller wants done.
 #[derive(Debug)]
 pub(crate) enum Job {
     Commit(Commit),
+    /// Blocks of rows that were copied come in the place of the old ones, with the masks that these have then.
+    Move(Box<MoveJob>),
     /// Everything before it is synced.
     Flush,
     /// If there is anything behind the last one, or `always`.
@@ -14,6 +20,37 @@ pub(crate) enum Job {
     },
     /// One behind which files can go: on a full disk what is kept for that serves it.
     CheckpointToFree,
+}
+
+/// A commit that moves blocks of rows byte for byte.
+#[derive(Debug)]
+pub(crate) struct MoveJob {
+    pub(crate) edit: ReplaceEdit,
+    pub(crate) prepared_at: CommitNo,
+    pub(crate) blocks: MovedBlocks,
+    /// The fragment that they were copied into, if blocks of rows are among what is moved.
+    pub(crate) root: Option<Entry>,
+}
+
+impl MoveJob {
+    /// The commit, given the masks of the table: what is hidden of the blocks is carried.
+    pub(crate) fn carried(mut self, masks: Option<&TableMasks>) -> Commit {
+        let moved = self.root.as_ref().zip(masks);
+        let item = moved.and_then(|(root, masks)| self.blocks.masks_of(root, masks));
+        let table = self.edit.table;
+        self.edit.carried = item.as_ref().map_or(0, |item| item.newly);
+        let masks = item.map(|item| MaskEdit {
+            table,
+            items: vec![item],
+            parts: Vec::new(),
+        });
+        Commit {
+            edits: vec![Edit::Replace(self.edit)],
+            masks: masks.into_iter().collect(),
+            prepared_at: Some(self.prepared_at),
+            ..Commit::default()
+        }
+    }
 }
 
 /// What the callers of a batch want between them.
@@ -29,7 +66,7 @@ impl Job {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.bytes(),
-            Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
+            Self::Move(_) | Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
         }
     }
 
@@ -37,6 +74,7 @@ impl Job {
     pub(crate) fn frees_space(&self) -> bool {
         match self {
             Self::Commit(commit) => commit.drops_tables(),
+            Self::Move(_) => false,
             Self::CheckpointToFree => true,
             Self::Flush | Self::Checkpoint { .. } => false,
         }

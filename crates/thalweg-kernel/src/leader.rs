@@ -17,7 +17,7 @@ mod room;
 
 use crate::announcer::Announcer;
 use crate::change::Change;
-use crate::commit::Durability;
+use crate::commit::{Commit, Durability};
 use crate::dropped::Dropped;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -255,17 +255,12 @@ impl Leader {
         let mut sync = false;
         for (done, (job, durability)) in jobs.enumerate() {
             let outcome = match job {
-                // More index pages would wait to be written than a checkpoint takes. Drops add none, and a full disk that has
-                // no room for the checkpoint must have some for them.
-                Job::Commit(commit)
-                    if self.working.since_checkpoint.is_full() && !commit.drops_tables() =>
-                {
-                    self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
-                    *settled = done;
-                    let written = self.ordinary_checkpoint(false);
-                    written.and_then(|_| self.accept(commit))
+                Job::Commit(commit) => self.accept_within_room(commit, &mut sync, (done, settled)),
+                Job::Move(moved) => {
+                    let table = self.working.table(moved.edit.table).cloned();
+                    let commit = moved.carried(table.as_ref().and_then(|table| table.masks()));
+                    self.accept_within_room(commit, &mut sync, (done, settled))
                 }
-                Job::Commit(commit) => self.accept(commit),
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;
@@ -293,6 +288,22 @@ impl Leader {
             });
         }
         self.settle(sync).map_err(fatal)
+    }
+
+    /// Takes a commit, the first behind `done` jobs; behind a checkpoint where more index pages would wait to be written than one
+    /// takes. Drops add none, and a full disk that has no room for the checkpoint must have some for them.
+    fn accept_within_room(
+        &mut self,
+        commit: Commit,
+        sync: &mut bool,
+        (done, settled): (usize, &mut usize),
+    ) -> Outcome<CommitNo> {
+        if self.working.since_checkpoint.is_full() && !commit.drops_tables() {
+            self.settle(std::mem::take(sync)).map_err(fatal)?;
+            *settled = done;
+            self.ordinary_checkpoint(false)?;
+        }
+        self.accept(commit)
     }
 
     /// Writes a checkpoint that leaves room for a drop. If the full disk has none, it is not tried again for a while: its size is known

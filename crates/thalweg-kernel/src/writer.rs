@@ -124,6 +124,10 @@ impl Writer {
                 .fragments()
                 .map(|(_, root)| root.address.file)
                 .collect(),
+            Job::Move(moved) => { moved.edit.orders.iter() }
+                .flat_map(|order| &order.added)
+                .map(|root| root.address.file)
+                .collect(),
             Job::Flush | Job::Checkpoint { .. } | Job::CheckpointToFree => Vec::new(),
         };
         let may_be_sent_again = matches!(&job, Job::Commit(commit) if commit.producer.is_some());

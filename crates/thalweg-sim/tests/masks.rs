@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::index::{ItemName, MAX_PAGE_ENTRIES, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
+use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, GroupPart, Options, Result, Rule, TableId, break_rule,
     limit_page_entries,
@@ -18,7 +19,7 @@ use thalweg_kernel::{
 use thalweg_sim::masks::{hide, mask, mask_of_added};
 use thalweg_sim::oracle::rows_of;
 use thalweg_sim::orders::{commit_edit, items, open_indexed, staged};
-use thalweg_sim::toy::{Row, Toy, block};
+use thalweg_sim::toy::{Row, Toy, block, random_rows};
 
 const ROWS: [Row; 4] = [(1, 11), (2, 12), (3, 13), (4, 14)];
 
@@ -474,4 +475,64 @@ fn no_summary_above_a_deleted_row_is_an_answer() {
         "{answers:?}"
     );
     limit_page_entries(MAX_PAGE_ENTRIES);
+}
+
+/// A row is deleted while its block is copied to another file: the copy comes in its place all the same, without the row.
+#[test]
+fn a_move_carries_what_is_deleted_meanwhile() {
+    let sim = SimEnv::new(14);
+    let options = Options {
+        segment_bytes: 64 << 10,
+        background: false,
+        ..Options::default()
+    };
+    let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+    let [table, doomed, keep] = ["t", "doomed", "keep"].map(|name| toy.create(name).unwrap());
+    let rows: Vec<Row> = (0..40).map(|key| (key, -key)).collect();
+    toy.append_group(table, &rows, 20, Disk).unwrap();
+    delete(&toy, table, &[2, 30]);
+    for part in 0..24 {
+        toy.append_group(doomed, &random_rows(part * 400, 400), 100, Disk)
+            .unwrap();
+    }
+    for part in 0..16 {
+        toy.append_group(keep, &random_rows(part * 400, 400), 100, Disk)
+            .unwrap();
+    }
+    toy.kernel.checkpoint().unwrap();
+    toy.append(keep, &[(9999, 1)], Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    assert!(items(&toy, table, 0)[0].is_block());
+    let writes = FaultRule::new(Fault::Hang).on(&[CallKind::Write]);
+    sim.set_plan(FaultPlan::none().rule(writes.path_suffix(".frag").once()));
+    let copies = || -> Vec<PathBuf> {
+        let files = sim.files().into_iter().map(|(path, _)| path);
+        files
+            .filter(|path| path.extension().is_some_and(|kind| kind == "frag"))
+            .collect()
+    };
+    let copy = std::thread::scope(|scope| {
+        // The segment of the blocks has become sparse.
+        let dropping = scope.spawn(|| toy.drop_table(doomed).unwrap());
+        while sim.hung_calls() == 0 {
+            assert!(!dropping.is_finished(), "nothing was moved");
+            std::thread::yield_now();
+        }
+        let copies = copies();
+        // It cleans up behind its commit, for which it waits.
+        scope.spawn(|| delete(&toy, table, &[3, 20]));
+        while masked(&toy, table).0 == 2 {
+            std::thread::yield_now();
+        }
+        sim.set_plan(FaultPlan::none());
+        sim.release_hung_calls();
+        copies
+    });
+    let moved = &items(&toy, table, 0)[0];
+    assert!(!moved.is_block() && copy.len() == 1, "{copy:?}");
+    let name = fragment_name(moved.address.file);
+    assert!(copy[0].ends_with(&name), "{name:?} was copied later");
+    assert_eq!(masked(&toy, table), (4, true));
+    let left = (0..40).filter(|key| ![2, 3, 20, 30].contains(key));
+    check(&sim, &toy, table, &left.collect::<Vec<_>>());
 }

@@ -20,6 +20,6 @@ mod tests;
 pub use crate::index::ItemName;
 pub use edit::{ItemMask, MaskEdit, PartMask};
 pub use list::{BlockMask, MaskList};
-pub(crate) use moved::MovedMasks;
+pub(crate) use moved::MovedBlocks;
 pub use positions::Positions;
 pub use state::{Masked, OpenMask, TableMasks};

@@ -1,60 +1,67 @@
-//! The masks of blocks that are copied byte for byte into a fragment: positions stay, items and ranks are others.
+//! Blocks that are copied byte for byte into a fragment: what is hidden of them there.
 //!
-//! Invariant: the rank of a block is its place by key among all blocks of the fragment, however they were copied.
+//! Invariants: positions stay, items and ranks are others; the rank of a block is its place by key among all blocks of the
+//! fragment, however they were copied. Which masks they have is asked when the fragment comes in their place.
 
 use super::edit::ItemMask;
 use super::list::{BlockMask, MaskList};
+use super::state::TableMasks;
 use crate::index::{Entry, EntryKey, ItemName};
 
-/// Blocks that are copied, in whatever order, and what is hidden of them.
-#[derive(Default)]
-pub(crate) struct MovedMasks {
-    blocks: Vec<(EntryKey, u64, Option<BlockMask>)>,
-    hidden: u64,
+/// Blocks that are copied, in whatever order, and where from.
+#[derive(Debug, Default)]
+pub(crate) struct MovedBlocks(Vec<MovedBlock>);
+
+#[derive(Debug)]
+struct MovedBlock {
+    key: EntryKey,
+    rows: u64,
+    /// The item that it is copied from, and its rank there.
+    item: ItemName,
+    rank: u32,
 }
 
-impl MovedMasks {
-    /// Notes a block, and the mask that it has where it is copied from.
-    pub(crate) fn push(&mut self, block: &Entry, mask: Option<&BlockMask>) {
-        let mask = mask.map(|mask| match mask {
-            BlockMask::Rows(positions) => BlockMask::Rows(positions.clone()),
-            // Of a run of blocks, this one.
-            BlockMask::Blocks { .. } => BlockMask::Blocks {
-                further: 0,
-                rows: block.rows,
-            },
+impl MovedBlocks {
+    /// Notes a block of an item.
+    pub(crate) fn push(&mut self, block: &Entry, item: ItemName, rank: u32) {
+        self.0.push(MovedBlock {
+            key: block.key(),
+            rows: block.rows,
+            item,
+            rank,
         });
-        self.hidden += mask.as_ref().map_or(0, BlockMask::rows);
-        self.blocks.push((block.key(), block.rows, mask));
     }
 
-    /// Rows that are hidden in all of them.
-    pub(crate) fn rows(&self) -> u64 {
-        self.hidden
-    }
-
-    /// The masks of the fragment that they were copied into; `None`: nothing is hidden.
-    pub(crate) fn of_fragment(mut self, root: &Entry) -> Option<ItemMask> {
-        self.blocks.sort_by_key(|(key, ..)| *key);
-        let mut masks: Vec<(u32, BlockMask)> = Vec::new();
-        for (rank, (_, _, mask)) in (0_u32..).zip(self.blocks) {
-            match (mask, masks.last_mut()) {
+    /// The masks of the fragment that they were copied into, given those of the items that they were copied from; `None`: nothing
+    /// is hidden.
+    pub(crate) fn masks_of(&mut self, root: &Entry, masks: &TableMasks) -> Option<ItemMask> {
+        self.0.sort_by_key(|block| block.key);
+        let mut moved: Vec<(u32, BlockMask)> = Vec::new();
+        for (rank, block) in (0_u32..).zip(&self.0) {
+            let list = masks.of_item(&block.item);
+            let mask = list.and_then(|list| list.of_block(block.rank));
+            match (mask, moved.last_mut()) {
                 (None, _) => {}
                 (
-                    Some(BlockMask::Blocks { rows: more, .. }),
+                    Some(BlockMask::Blocks { .. }),
                     Some((first, BlockMask::Blocks { further, rows })),
                 ) if *first + *further + 1 == rank => {
                     *further += 1;
-                    *rows += more;
+                    *rows += block.rows;
                 }
-                (Some(mask), _) => masks.push((rank, mask)),
+                // Of a run of blocks, this one.
+                (Some(BlockMask::Blocks { .. }), _) => {
+                    let (further, rows) = (0, block.rows);
+                    moved.push((rank, BlockMask::Blocks { further, rows }));
+                }
+                (Some(mask), _) => moved.push((rank, mask.clone())),
             }
         }
-        let masks = MaskList::of(masks).ok().filter(|masks| !masks.is_empty())?;
+        let masks = MaskList::of(moved).ok().filter(|masks| !masks.is_empty())?;
         Some(ItemMask {
             name: ItemName::of(root),
             rows: root.rows,
-            newly: self.hidden,
+            newly: masks.rows(),
             masks,
         })
     }

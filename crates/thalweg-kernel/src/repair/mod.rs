@@ -22,7 +22,7 @@ use crate::folders::restore_folders;
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, ItemName, Step, Tree};
 use crate::leader::Leader;
-use crate::masks::{Masked, MovedMasks};
+use crate::masks::{Masked, MovedBlocks};
 use crate::open::{free_file_id, hold_folder, look_for_database, take_lock};
 use crate::options::Options;
 use crate::paths::{DATA_DIR, ROOT_NAME, data_dir, list_segments};
@@ -620,10 +620,10 @@ impl Repair {
         let state = leader.working().table(table);
         let masks = state.and_then(|state| state.masks().cloned());
         let mut masks = masks.filter(|_| order == ROWS_ORDER).unwrap_or_default();
-        let had_masks = !masks.is_empty();
+        let old_masks = masks.clone();
         let count = items.len();
         let (mut stay, mut move_out) = (Vec::new(), Vec::new());
-        let mut hidden = MovedMasks::default();
+        let mut blocks_moved = MovedBlocks::default();
         for item in items {
             let name = ItemName::of(&item);
             if self.bad.places.contains(&place(&item)) {
@@ -639,8 +639,7 @@ impl Repair {
                 false => self.whole_blocks(table, item, &store)?,
             };
             for (block, rank) in blocks {
-                let list = masks.of_item(&name);
-                hidden.push(&block, list.and_then(|list| list.of_block(rank)));
+                blocks_moved.push(&block, name, rank);
                 move_out.push(block);
             }
             masks.take_item(&name);
@@ -653,14 +652,14 @@ impl Repair {
         if moved > 0 {
             let fragment = leader.stage_fragment((table, order))?;
             let root = fragment.copy_of(&store, &move_out)?;
-            let leaves = match hidden.of_fragment(&root) {
+            let leaves = match blocks_moved.masks_of(&root, &old_masks) {
                 Some(mask) => masks.hide(&mask)? == Masked::Leaves,
                 None => false,
             };
             stay.extend((!leaves).then_some(root));
         }
         set_items(leader.working_mut(), (table, order), stay, &store)?;
-        if had_masks {
+        if !old_masks.is_empty() {
             leader.working_mut().set_masks(table, masks)?;
         }
         Ok(moved)
