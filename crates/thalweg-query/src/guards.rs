@@ -240,9 +240,12 @@ fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr
         return None;
     }
     // What is drawn is not drawn again: the answers of before count beside those that are worked out anew.
-    let lasting = others.iter().chain(&failing);
-    let lasting: Vec<_> = lasting.filter(|it| !is_volatile(it)).cloned().collect();
-    let guarded = failing.into_iter().map(|condition| {
+    let (drawn, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_volatile);
+    let lasting = others.iter().filter(|it| !is_volatile(it));
+    let lasting: Vec<_> = lasting.chain(&failing).cloned().collect();
+    // All at once: where several fail, the conditions are worked out anew once.
+    let failing = (!failing.is_empty()).then(|| conjunction(failing));
+    let guarded = failing.into_iter().chain(drawn).map(|condition| {
         let drawn = is_volatile(&condition).then(|| Arc::clone(&condition));
         let whole = conjunction(lasting.iter().cloned().chain(drawn));
         Arc::new(Guarded { condition, whole }) as Arc<dyn PhysicalExpr>

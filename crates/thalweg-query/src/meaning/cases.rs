@@ -15,6 +15,9 @@ use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, Like};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, TryCast, binary_expr, lit};
 use std::collections::HashSet;
 
+/// Longer chains are planned part by part, not one part inside of another.
+const MOST_NESTED: usize = 16;
+
 /// The CASE that `expr` is, as one that stays a CASE: `CASE TRUE WHEN condition` has the same rows.
 pub(super) fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::Case(case) = &expr else {
@@ -112,22 +115,26 @@ fn guarded_chain(chain: Expr, op: Operator, schema: &DFSchema, is_truth: bool) -
         }
     };
     let mut known_to_fail = failing_always(&first, schema)?;
-    let mut before = None;
-    let mut last = guarded(first, schema, is_truth)?;
+    let mut groups = vec![guarded(first, schema, is_truth)?];
     for part in parts.into_iter().rev() {
         let fails = part.exists(|expr| Ok(fails_by_value(expr, schema)))?;
         let failing = failing_always(&part, schema)?;
         let fails_anew = fails && (failing.is_empty() || !failing.is_subset(&known_to_fail));
         let part = guarded(part, schema, is_truth)?;
-        if fails_anew {
-            before = Some(joined(before, op, last, is_truth));
-            last = part;
-            known_to_fail = failing;
-        } else {
-            last = binary_expr(last, op, part);
+        match groups.pop() {
+            Some(last) if !fails_anew => groups.push(binary_expr(last, op, part)),
+            last => {
+                groups.extend(last);
+                groups.push(part);
+                known_to_fail = failing;
+            }
         }
     }
-    Ok(joined(before, op, last, is_truth))
+    if groups.len() > MOST_NESTED && !groups.iter().any(Expr::is_volatile) {
+        return Ok(as_flat_case(groups, op, is_truth));
+    }
+    let joined = { groups.into_iter() }.reduce(|left, right| as_case(left, op, right, is_truth));
+    Ok(joined.unwrap_or_default())
 }
 
 /// The parts of an expression that may fail and are worked out wherever it is; none if it chooses between parts.
@@ -148,14 +155,6 @@ fn failing_always(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Expr>> {
         failing.clear();
     }
     Ok(failing)
-}
-
-/// `last`, guarded by what is before it in its chain.
-fn joined(before: Option<Expr>, op: Operator, last: Expr, is_truth: bool) -> Expr {
-    match before {
-        Some(before) => as_case(before, op, last, is_truth),
-        None => last,
-    }
 }
 
 /// The expression with guards in its parts.
@@ -187,6 +186,30 @@ fn as_case(left: Expr, op: Operator, right: Expr, is_truth: bool) -> Expr {
         expr: Some(Box::new(left)),
         when_then_expr,
         else_expr: Some(Box::new(otherwise)),
+    })
+}
+
+/// A long AND as `CASE FALSE WHEN a THEN false WHEN b THEN false ... ELSE a AND b AND ... END`, in which nothing is nested; of a
+/// condition, in which NULL is false, as `CASE TRUE WHEN a IS NOT TRUE THEN false ... ELSE the last part END`. OR likewise.
+fn as_flat_case(mut parts: Vec<Expr>, op: Operator, is_truth: bool) -> Expr {
+    let decided = op == Operator::Or;
+    let whole = match is_truth {
+        true => parts.pop(),
+        false => parts
+            .iter()
+            .cloned()
+            .reduce(|left, right| binary_expr(left, op, right)),
+    };
+    let (is, decides): (bool, fn(Expr) -> Expr) = match (is_truth, op) {
+        (true, Operator::And) => (true, |part| Expr::IsNotTrue(Box::new(part))),
+        _ => (decided, |part| part),
+    };
+    let parts = parts.into_iter();
+    let cases = parts.map(|part| (Box::new(decides(part)), Box::new(lit(decided))));
+    Expr::Case(Case {
+        expr: Some(Box::new(lit(is))),
+        when_then_expr: cases.collect(),
+        else_expr: whole.map(Box::new),
     })
 }
 
