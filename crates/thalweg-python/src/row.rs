@@ -1,8 +1,9 @@
 //! One row from Python: the positional arguments of `put`.
 
+use crate::error::raise;
 use crate::value::value;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use thalweg::{ErrorKind, Value};
 
 /// Rows up to this width are gathered without an allocation.
@@ -32,6 +33,12 @@ fn gather<'a>(row: &'a Bound<'_, PyTuple>, table: &str, values: &mut [Value<'a>]
     for (place, slot) in values.iter_mut().enumerate() {
         let object = row.get_borrowed_item(place)?;
         *slot = value(object).map_err(|unfit| {
+            if object.is_instance_of::<PyDict>() {
+                let message = format!(
+                    "table \"{table}\": put takes the values of one row, in the order of the columns; append() takes a dict as one row"
+                );
+                return raise(ErrorKind::Schema, message);
+            }
             unfit.into_exception(
                 ErrorKind::Schema,
                 &format!("table \"{table}\": value {} of the row", place + 1),

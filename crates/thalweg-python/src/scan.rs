@@ -143,7 +143,7 @@ fn as_statement(
             text += &format!(" ORDER BY {} {way}", quoted(&column.name));
         }
         None if reverse => {
-            let message = "reverse needs a time column; the table orders rows by arrival";
+            let message = "reverse needs a time column, as create_table(..., time=\"ts\") and WITH (time = 'ts') name one; the table orders rows by arrival";
             return Err(raise(ErrorKind::Invalid, message));
         }
         None => {}
@@ -267,7 +267,7 @@ fn keys(
         None if start.is_none() && end.is_none() => Ok(KeyRange::ALL),
         None => Err(raise(
             ErrorKind::Invalid,
-            "start and end need a time column; the table orders rows by arrival",
+            "start and end need a time column, as create_table(..., time=\"ts\") and WITH (time = 'ts') name one; the table orders rows by arrival",
         )),
     }
 }

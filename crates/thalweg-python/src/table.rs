@@ -224,7 +224,7 @@ impl PyTable {
         let rows = whole_number("n", n)?;
         let (db, table) = (self.db.open()?, self.open()?);
         if table.definition().time_column().is_none() {
-            let message = "tail needs a time column; the table orders rows by arrival";
+            let message = "tail needs a time column, as create_table(..., time=\"ts\") and WITH (time = 'ts') name one; the table orders rows by arrival";
             return Err(raise(ErrorKind::Invalid, message));
         }
         let asked = Asked {

@@ -1,16 +1,18 @@
 //! Functional dependencies: columns that are unique in their rows, and so determine the other columns.
 //!
-//! DataFusion takes a column that is unique in one side of a join, or before `unnest`, for unique behind it, once the rows are grouped
-//! again: it drops other keys of GROUP BY that nobody needs above, and adds keys that are not determined. Invariant: nothing is
-//! taken for unique behind a join or `unnest` when statements are planned, nor where keys are dropped.
+//! DataFusion concludes them from GROUP BY and DISTINCT, and hands them on too far: what was unique in one side of a join, or before
+//! `unnest`, counts as unique behind it once the rows are grouped again, and a cast as the column that it casts, as both have one
+//! name. By them it drops keys of GROUP BY that nobody needs above, DISTINCT and joins, and adds keys that nobody asked for.
+//! Invariant: nothing is known to be unique when statements are planned, nor where something is dropped. No table has a key, so what
+//! is lost is a second DISTINCT or GROUP BY by the same columns that could have been left out.
 
-use crate::meaning::correlated::depends;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, FunctionalDependencies, Result};
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{LogicalPlan, Projection};
+use datafusion::logical_expr::{Distinct, LogicalPlan};
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion_sql::sqlparser::ast::TableFactor;
 use std::sync::Arc;
@@ -39,39 +41,52 @@ impl RelationPlanner for Relations {
         self.is_asked.store(true, Ordering::Relaxed);
         let plan = context.plan(relation);
         self.is_asked.store(false, Ordering::Relaxed);
-        let plan = without_dependencies(plan?)?;
+        let plan = without_dependencies(plan?)?.data;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
             plan, None,
         ))))
     }
 }
 
-fn without_dependencies(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !has_dependencies(plan.schema()) || depends(&plan)? {
-        return Ok(plan);
+fn without_dependencies(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    plan.transform_up_with_subqueries(|mut node| {
+        let schema = own_schema(&mut node).filter(|schema| has_dependencies(schema));
+        let Some(schema) = schema else {
+            return Ok(Transformed::no(node));
+        };
+        let nothing = FunctionalDependencies::empty();
+        let stripped = schema.as_ref().clone();
+        *schema = Arc::new(stripped.with_functional_dependencies(nothing)?);
+        Ok(Transformed::yes(node))
+    })
+}
+
+/// The schema of a node that does not have that of its input.
+fn own_schema(node: &mut LogicalPlan) -> Option<&mut DFSchemaRef> {
+    match node {
+        LogicalPlan::Projection(it) => Some(&mut it.schema),
+        LogicalPlan::Aggregate(it) => Some(&mut it.schema),
+        LogicalPlan::Window(it) => Some(&mut it.schema),
+        LogicalPlan::Join(it) => Some(&mut it.schema),
+        LogicalPlan::Unnest(it) => Some(&mut it.schema),
+        LogicalPlan::SubqueryAlias(it) => Some(&mut it.schema),
+        LogicalPlan::Union(it) => Some(&mut it.schema),
+        LogicalPlan::Distinct(Distinct::On(it)) => Some(&mut it.schema),
+        _ => None,
     }
-    let schema = stripped(plan.schema())?;
-    let projection = Projection::new_from_schema(Arc::new(plan), schema);
-    Ok(LogicalPlan::Projection(projection))
 }
 
 fn has_dependencies(schema: &DFSchemaRef) -> bool {
     !schema.functional_dependencies().is_empty()
 }
 
-fn stripped(schema: &DFSchemaRef) -> Result<DFSchemaRef> {
-    let schema = schema.as_ref().clone();
-    let nothing = FunctionalDependencies::empty();
-    schema.with_functional_dependencies(nothing).map(Arc::new)
-}
-
-/// The rule that sees to it before keys are dropped.
+/// The rule that sees to it before something is dropped.
 #[derive(Debug)]
-pub(crate) struct NothingUniqueBehindJoins;
+pub(crate) struct NothingUnique;
 
-impl OptimizerRule for NothingUniqueBehindJoins {
+impl OptimizerRule for NothingUnique {
     fn name(&self) -> &'static str {
-        "thalweg_nothing_unique_behind_joins"
+        "thalweg_nothing_unique"
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
@@ -87,26 +102,56 @@ impl OptimizerRule for NothingUniqueBehindJoins {
         plan: LogicalPlan,
         _: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let is_needed = plan.exists(|node| {
-            let multiplies = matches!(node, LogicalPlan::Join(_) | LogicalPlan::Unnest(_));
-            Ok(multiplies && has_dependencies(node.schema()))
+        let mut is_needed = false;
+        plan.apply_with_subqueries(|node| {
+            let drops = matches!(
+                node,
+                LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Join(_)
+            );
+            is_needed |= drops && node.inputs().iter().any(|it| has_dependencies(it.schema()));
+            Ok(match is_needed {
+                true => TreeNodeRecursion::Stop,
+                false => TreeNodeRecursion::Continue,
+            })
         })?;
-        if !is_needed {
-            return Ok(Transformed::no(plan));
+        match is_needed {
+            true => without_dependencies(plan),
+            false => Ok(Transformed::no(plan)),
         }
-        plan.transform_up(|node| {
-            let node = node.recompute_schema()?;
-            Ok(Transformed::yes(match node {
-                LogicalPlan::Join(mut join) => {
-                    join.schema = stripped(&join.schema)?;
-                    LogicalPlan::Join(join)
-                }
-                LogicalPlan::Unnest(mut unnest) => {
-                    unnest.schema = stripped(&unnest.schema)?;
-                    LogicalPlan::Unnest(unnest)
-                }
-                other => other,
-            }))
-        })
+    }
+}
+
+/// DataFusion's rule that makes GROUP BY of DISTINCT, for rows of which nothing is known to be unique: the rule itself comes from the
+/// bottom up, and concludes new dependencies on its way.
+#[derive(Debug, Default)]
+pub(crate) struct GroupDistinct(ReplaceDistinctWithAggregate);
+
+impl OptimizerRule for GroupDistinct {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let has_key = |input: &LogicalPlan| has_dependencies(input.schema());
+        match plan {
+            LogicalPlan::Distinct(Distinct::All(input)) if has_key(&input) => {
+                let input = without_dependencies(Arc::unwrap_or_clone(input))?.data;
+                let distinct = Distinct::All(Arc::new(input));
+                self.0.rewrite(LogicalPlan::Distinct(distinct), config)
+            }
+            other => self.0.rewrite(other, config),
+        }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the conditions of a filter or a join fail only if in no order they could be worked out for the rows that those before leave.
 
+use crate::functions::unchanged::is_opaque;
 use crate::meaning::cases;
 use crate::meaning::time_unit::compares;
 use crate::stack::with_room;
@@ -22,10 +23,11 @@ use datafusion::logical_expr::{ColumnarValue, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
-    TryCastExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
+    Literal, NotExpr, TryCastExpr,
 };
-use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, conjunction, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_expr_common::utils::scatter;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -150,28 +152,75 @@ fn guarded(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
         let builder = FilterExecBuilder::from(filter).with_predicate(predicate);
         return Ok(Some(Arc::new(builder.build()?)));
     }
-    let with_filter = |filter: &JoinFilter| {
-        let (columns, schema) = (
-            filter.column_indices().to_vec(),
-            Arc::clone(filter.schema()),
-        );
-        with_guards(filter.expression()).map(|expr| Some(JoinFilter::new(expr, columns, schema)))
-    };
     if let Some(join) = plan.downcast_ref::<HashJoinExec>()
-        && let Some(filter) = join.filter().and_then(with_filter)
+        && let Some(filter) = join.filter()
+        && let Some(condition) = with_guards(filter.expression())
     {
         let join = HashJoinExecBuilder::from(join)
-            .with_filter(filter)
+            .with_filter(Some(of_join(filter, condition)))
             .build()?;
         return Ok(Some(Arc::new(join)));
     }
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>()
-        && let Some(filter) = join.filter().and_then(with_filter)
+        && let Some(filter) = join.filter().and_then(in_one_piece)
     {
         let builder = NestedLoopJoinExecBuilder::from(join).with_filter(filter);
         return Ok(Some(Arc::new(builder.build()?)));
     }
     Ok(None)
+}
+
+/// The condition of a nested loop with guards. DataFusion works out below the join, for all rows of a side, what looks at that side
+/// alone: a condition with divisions or casts that others guard hides its parts.
+fn in_one_piece(filter: &JoinFilter) -> Option<Option<JoinFilter>> {
+    let condition = filter.expression();
+    let guards = with_guards(condition);
+    if !holds(condition, |expr| fails_by_value(expr, filter.schema()))
+        || guards.is_none() && !holds(condition, |expr| expr.is::<CaseExpr>())
+    {
+        return guards.map(|guards| Some(of_join(filter, guards)));
+    }
+    let condition = guards.unwrap_or_else(|| Arc::clone(condition));
+    let mut columns: Vec<_> = collect_columns(&condition).into_iter().collect();
+    columns.sort_by_key(Column::index);
+    let columns = columns.into_iter();
+    let whole = Whole {
+        columns: columns.map(|it| Arc::new(it) as _).collect(),
+        condition,
+    };
+    Some(Some(of_join(filter, Arc::new(whole))))
+}
+
+/// The filter of a join with another condition of the same columns.
+fn of_join(filter: &JoinFilter, condition: Arc<dyn PhysicalExpr>) -> JoinFilter {
+    let columns = filter.column_indices().to_vec();
+    JoinFilter::new(condition, columns, Arc::clone(filter.schema()))
+}
+
+/// Whether this divides by what may be 0, or casts what may have no such value.
+fn fails_by_value(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let is_float = |side: &Arc<dyn PhysicalExpr>| {
+        { side.data_type(schema) }.is_ok_and(|data_type| data_type.is_floating())
+    };
+    let is_string = |from: &Arc<dyn PhysicalExpr>| {
+        { from.data_type(schema) }.is_ok_and(|data_type| data_type.is_string())
+    };
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        return matches!(binary.op(), Operator::Divide | Operator::Modulo)
+            && !binary.right().is::<Literal>()
+            && !is_float(binary.left());
+    }
+    expr.downcast_ref::<CastExpr>()
+        .is_some_and(|cast| is_string(cast.expr()))
+        || expr
+            .downcast_ref::<ScalarFunctionExpr>()
+            .is_some_and(|call| is_opaque(call.fun()))
+}
+
+/// Whether an expression or a part of it is such.
+fn holds(expr: &Arc<dyn PhysicalExpr>, is_such: impl Fn(&Arc<dyn PhysicalExpr>) -> bool) -> bool {
+    // The closure cannot fail.
+    { expr.exists(|part| Ok(is_such(part))) }.unwrap_or(false)
 }
 
 /// A condition with guards between its parts, if it needs some.
@@ -186,16 +235,19 @@ fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr
         return None;
     }
     let conditions = conditions.into_iter().cloned();
-    let (failing, others): (Vec<_>, Vec<_>) =
-        conditions.partition(|it| may_fail(it) && !is_volatile(it));
+    let (failing, others): (Vec<_>, Vec<_>) = conditions.partition(may_fail);
     if failing.is_empty() {
         return None;
     }
     // What is drawn is not drawn again: the answers of before count beside those that are worked out anew.
+    let (drawn, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_volatile);
     let lasting = others.iter().filter(|it| !is_volatile(it));
-    let whole = conjunction(lasting.chain(&failing).cloned());
-    let guarded = failing.into_iter().map(|condition| {
-        let whole = Arc::clone(&whole);
+    let lasting: Vec<_> = lasting.chain(&failing).cloned().collect();
+    // All at once: where several fail, the conditions are worked out anew once.
+    let failing = (!failing.is_empty()).then(|| conjunction(failing));
+    let guarded = failing.into_iter().chain(drawn).map(|condition| {
+        let drawn = is_volatile(&condition).then(|| Arc::clone(&condition));
+        let whole = conjunction(lasting.iter().cloned().chain(drawn));
         Arc::new(Guarded { condition, whole }) as Arc<dyn PhysicalExpr>
     });
     Some(conjunction(others.into_iter().chain(guarded)))
@@ -203,35 +255,26 @@ fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr
 
 /// Whether a condition may fail for some values. Of functions, arithmetic and casts nothing is known.
 fn may_fail(condition: &Arc<dyn PhysicalExpr>) -> bool {
-    let mut found = false;
-    // The closure cannot fail.
-    let _ = condition.apply(|expr| {
-        found |= match expr.downcast_ref::<BinaryExpr>() {
-            Some(binary) => !compares(*binary.op()) && !binary.op().is_logic_operator(),
-            None => {
-                !(expr.is::<Column>()
-                    || expr.is::<Literal>()
-                    || expr.is::<NotExpr>()
-                    || expr.is::<IsNullExpr>()
-                    || expr.is::<IsNotNullExpr>()
-                    || expr.is::<InListExpr>()
-                    || expr.is::<LikeExpr>()
-                    || expr.is::<TryCastExpr>())
-            }
-        };
-        Ok(match found {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    });
-    found
+    holds(condition, |expr| match expr.downcast_ref::<BinaryExpr>() {
+        Some(binary) => !compares(*binary.op()) && !binary.op().is_logic_operator(),
+        None => {
+            !(expr.is::<Column>()
+                || expr.is::<Literal>()
+                || expr.is::<NotExpr>()
+                || expr.is::<IsNullExpr>()
+                || expr.is::<IsNotNullExpr>()
+                || expr.is::<InListExpr>()
+                || expr.is::<LikeExpr>()
+                || expr.is::<TryCastExpr>())
+        }
+    })
 }
 
 /// A condition that is worked out again, with the others, where it fails.
 #[derive(Clone, Debug)]
 struct Guarded {
     condition: Arc<dyn PhysicalExpr>,
-    /// All conditions of the filter.
+    /// All conditions of the filter, but for others that are drawn.
     whole: Arc<dyn PhysicalExpr>,
 }
 
@@ -280,6 +323,70 @@ impl PhysicalExpr for Guarded {
             Ok([condition, whole]) => Ok(Arc::new(Self { condition, whole })),
             Err(children) => internal_err!("a guarded condition with {} children", children.len()),
         }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
+    }
+}
+
+/// A condition whose parts are not seen, but for its columns.
+#[derive(Clone, Debug)]
+struct Whole {
+    condition: Arc<dyn PhysicalExpr>,
+    columns: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl PartialEq for Whole {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for Whole {}
+
+impl Hash for Whole {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Whole {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.condition.evaluate(batch)
+    }
+
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.condition.return_field(schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        self.columns.iter().collect()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let condition = Arc::clone(&self.condition).transform_up(|expr| {
+            let column = self.columns.iter().position(|it| it.eq(&expr));
+            let new = column.and_then(|at| children.get(at)).cloned();
+            Ok(new.map_or_else(|| Transformed::no(expr), Transformed::yes))
+        })?;
+        Ok(Arc::new(Self {
+            condition: condition.data,
+            columns: children,
+        }))
+    }
+
+    fn is_volatile_node(&self) -> bool {
+        is_volatile(&self.condition)
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,9 +2,9 @@
 //!
 //! DataFusion works out from a condition which values a column can have, and does not sort by a column that has only one. It takes
 //! casts and arithmetic backwards for that: of `ts::date = DATE '2024-01-02'` and `n / 10 = 1` it concludes that `ts` is midnight and
-//! `n` is 10, though many values are mapped to the same one.
+//! `n` is 10, though many values are mapped to the same one. And above a join it forgets what it concluded of functions.
 //!
-//! Invariant: of conditions with casts or arithmetic only the answer is used, and a constant is a column like others.
+//! Invariant: of conditions with casts, functions or arithmetic only the answer is used, and a constant is a column like others.
 
 use crate::meaning::time_unit::compares;
 use arrow::array::RecordBatch;
@@ -14,9 +14,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Literal, NegativeExpr, NotExpr,
+    BinaryExpr, CaseExpr, CastExpr, Literal, NegativeExpr, NotExpr, TryCastExpr,
 };
-use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, conjunction, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
@@ -101,6 +101,9 @@ fn maps_values(condition: &Arc<dyn PhysicalExpr>) -> bool {
         found |= expr.is::<CastExpr>()
             || expr.is::<NegativeExpr>()
             || expr.is::<NotExpr>()
+            || expr.is::<ScalarFunctionExpr>()
+            || expr.is::<CaseExpr>()
+            || expr.is::<TryCastExpr>()
             || expr
                 .downcast_ref::<BinaryExpr>()
                 .is_some_and(|binary| computes(*binary.op()));

@@ -66,7 +66,7 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
         values: Vec::new(),
     };
     let mut copied = 0;
-    let (mut in_where, mut in_between) = (false, false);
+    let (mut in_where, mut in_between, mut is_open) = (false, false, false);
     let mut before = Before::Other;
     let mut word = words.next()?;
     loop {
@@ -76,8 +76,8 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
             Word::End => break,
             Word::Name(name) => {
                 let is = |other: &str| name.eq_ignore_ascii_case(other);
-                // A FILTER has a WHERE of its own, which names the column.
-                if is("SELECT") || is("FILTER") {
+                // A FILTER has a WHERE of its own, which names the column; so has `EXISTS (FROM t WHERE`.
+                if is("SELECT") || is("FILTER") || is("FROM") && is_open {
                     return None;
                 } else if is("WHERE") {
                     in_where = true;
@@ -109,8 +109,9 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
                     lifted.values.push(ScalarValue::Int64(Some(value)));
                 }
             }
-            Word::Close | Word::Other => {}
+            Word::Open | Word::Close | Word::Other => {}
         }
+        is_open = word == Word::Open;
         before = now;
         word = next;
     }
@@ -131,6 +132,7 @@ enum Word<'a> {
         end: usize,
     },
     Compare,
+    Open,
     Close,
     Other,
     End,
@@ -190,10 +192,11 @@ impl<'a> Words<'a> {
                 self.at += 1 + run(&rest[1..], |byte| byte != first);
                 (self.at <= bytes.len()).then_some(Word::Other)
             }
+            b'(' => Some(Word::Open),
             b')' => Some(Word::Close),
             b'-' if rest.get(1) == Some(&b'-') => None,
             b'/' if rest.get(1) == Some(&b'*') => None,
-            b'(' | b',' | b'*' | b'+' | b'-' | b'/' | b'%' | b'.' => Some(Word::Other),
+            b',' | b'*' | b'+' | b'-' | b'/' | b'%' | b'.' => Some(Word::Other),
             _ => None,
         }
     }
@@ -374,6 +377,7 @@ mod tests {
             "SELECT * FROM t WHERE s = E'\\'' AND a > 5",
             "SELECT * FROM t WHERE s = 'open AND a > 5",
             "SELECT * FROM t WHERE a = (SELECT max(a) FROM t WHERE b > 5)",
+            "SELECT EXISTS (FROM t WHERE a > 5)",
             "SELECT a FROM t WHERE a > 5 UNION SELECT 1",
             "SELECT count(*) FILTER (WHERE a > 5) FROM t WHERE b < 6",
             "INSERT INTO t SELECT * FROM t WHERE a > 5",

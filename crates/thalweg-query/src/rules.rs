@@ -5,7 +5,7 @@
 //! of a small query is rules that find nothing to do.
 
 use crate::conditions::PushDownConditions;
-use crate::dependencies::NothingUniqueBehindJoins;
+use crate::dependencies::{GroupDistinct, NothingUnique};
 use crate::guards::{CommonParts, GuardConditions};
 use crate::hidden::HideConditions;
 use crate::limits::LimitsOfRows;
@@ -100,6 +100,7 @@ impl Rules {
             Arc::new(PushDownConditions::default()),
             Arc::new(AggregatePushdown),
             Arc::new(CommonParts::default()),
+            Arc::new(NothingUnique),
             Arc::new(OptimizeProjections::new()),
         ];
         let mut full = Optimizer::new();
@@ -133,11 +134,15 @@ impl Rules {
         let at = full
             .rules
             .iter()
-            .position(|rule| rule.name() == "optimize_projections");
-        full.rules.insert(
-            at.unwrap_or(full.rules.len()),
-            Arc::new(NothingUniqueBehindJoins),
-        );
+            .position(|rule| rule.name() == GroupDistinct::default().name());
+        if let Some(at) = at {
+            full.rules[at] = Arc::new(GroupDistinct::default());
+        }
+        for drops in ["eliminate_join", "optimize_projections"] {
+            let at = full.rules.iter().position(|rule| rule.name() == drops);
+            full.rules
+                .insert(at.unwrap_or(full.rules.len()), Arc::new(NothingUnique));
+        }
         let mut full_analyzer = Analyzer::new();
         let first: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
             Arc::new(GroupingKeys),

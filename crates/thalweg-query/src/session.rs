@@ -394,7 +394,7 @@ impl StatementSession {
                     if matches!(&**error, SchemaError::FieldNotFound { .. }) =>
                 {
                     plan_datafusion_err!(
-                        "a subquery that depends on the rows outside by more than = is not offered: write FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x"
+                        "a subquery that depends on the rows outside by more than =, or in a query in its FROM, is not offered: write FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x"
                     )
                 }
                 _ => error,

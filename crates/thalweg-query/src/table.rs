@@ -94,6 +94,10 @@ impl StoredTable {
                     Expr::Literal(answer, _) => {
                         holds_for_none |= *answer != ScalarValue::Boolean(Some(true));
                     }
+                    // Or of one that only shows which blocks are left out, and is looked at again above the scan.
+                    _ if self
+                        .time()
+                        .is_none_or(|time| !is_of_column(filter, time.name)) => {}
                     _ => {
                         return internal_err!(
                             "a condition that the scan does not know is left to it: {filter}"
@@ -113,6 +117,12 @@ impl StoredTable {
         }
         Ok(request)
     }
+}
+
+/// Whether a condition is one of this column alone.
+fn is_of_column(condition: &Expr, name: &str) -> bool {
+    let columns = condition.column_refs();
+    columns.iter().all(|column| column.name == name)
 }
 
 #[async_trait]

@@ -6,16 +6,17 @@
 //! side of an outer join, or below grouping sets (that a column has one value, or the same one as another), for true of the NULLs that
 //! stand there for missing rows and for columns that are not grouped by. It takes a running maximum for ascending, though NULLs come
 //! before the first value, and a count of the last rows too, though that begins again with each partition. And a column with one value
-//! in each branch of a union is left out of the sorts below, which share what they know of the rows that are wanted.
+//! in each branch of a union is left out of the sorts below, which share what they know of the rows that are wanted. And as no
+//! two groups have the same keys, it sorts groups by these alone; but it takes other columns for them where a projection has moved them.
 //!
 //! Invariants: the kept side of a hash join has no order; nothing is known of values in whose place NULLs may stand, nor of results of
 //! windows but numbers of rows; of a union only the orders by columns that all branches have are known; while sorts are placed, nothing
-//! is taken past an OFFSET, whose rows stay sorted as they were.
+//! is taken past an OFFSET, whose rows stay sorted as they were; groups are sorted by all keys.
 
 use arrow::compute::SortOptions;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, Statistics, internal_err};
+use datafusion::common::{Constraints, JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
@@ -24,7 +25,7 @@ use datafusion::physical_expr::{
     Distribution, EquivalenceProperties, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
 };
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
@@ -50,12 +51,17 @@ impl PhysicalOptimizerRule for HideOrders {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let has_long_sort = plan.exists(|node| Ok(sorts_by_several(node)))?;
         let done = plan.transform_up(|plan| {
             let Transformed {
                 data: plan,
                 transformed,
                 ..
             } = with_nulls(plan)?;
+            if has_long_sort && has_key(&plan) {
+                let hidden = UnorderedExec::new(plan, Hidden::Key)?;
+                return Ok(Transformed::yes(Arc::new(hidden)));
+            }
             if let Some(hidden) = of_results(&plan) {
                 return Ok(Transformed::yes(Arc::new(UnorderedExec::new(
                     plan, hidden,
@@ -90,6 +96,20 @@ impl PhysicalOptimizerRule for HideOrders {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Whether a node sorts its rows, or needs them sorted, by more than one key.
+fn sorts_by_several(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_long = |order: OrderingRequirements| order.into_single().len() > 1;
+    node.downcast_ref::<SortExec>()
+        .is_some_and(|sort| sort.expr().len() > 1)
+        || { node.required_input_ordering().into_iter().flatten() }.any(is_long)
+}
+
+/// Whether a node has one row of each group.
+fn has_key(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.downcast_ref::<AggregateExec>()
+        .is_some_and(|it| *it.mode() != AggregateMode::Partial && !it.group_expr().is_empty())
 }
 
 /// Which properties of the output of a window or a union are hidden; `None` for other nodes.
@@ -171,9 +191,11 @@ impl PhysicalOptimizerRule for ShowOffsets {
             };
             let input = Arc::clone(&hidden.input);
             Ok(match hidden.hidden {
-                Hidden::Side | Hidden::Values | Hidden::Results(_) | Hidden::Branches => {
-                    Transformed::no(plan)
-                }
+                Hidden::Side
+                | Hidden::Values
+                | Hidden::Results(_)
+                | Hidden::Branches
+                | Hidden::Key => Transformed::no(plan),
                 Hidden::Sort(_) => Transformed::yes(input),
                 Hidden::Offset(skip, fetch) => {
                     Transformed::yes(Arc::new(GlobalLimitExec::new(input, skip, fetch)))
@@ -203,6 +225,8 @@ enum Hidden {
     Results(usize),
     /// All but the orders that all branches of a union have.
     Branches,
+    /// That no two groups have the same key.
+    Key,
     /// That nothing above needs the sort below an OFFSET.
     Sort(OrderingRequirements),
     /// An OFFSET with its LIMIT.
@@ -221,13 +245,16 @@ impl UnorderedExec {
     fn new(input: Arc<dyn ExecutionPlan>, hidden: Hidden) -> Result<Self> {
         let mut properties = PlanProperties::clone(input.properties());
         let mut known = match hidden {
-            Hidden::Sort(_) | Hidden::Side | Hidden::Offset(..) => properties.eq_properties.clone(),
+            Hidden::Sort(_) | Hidden::Side | Hidden::Offset(..) | Hidden::Key => {
+                properties.eq_properties.clone()
+            }
             Hidden::Values | Hidden::Results(_) | Hidden::Branches => {
                 EquivalenceProperties::new(input.schema())
             }
         };
         match hidden {
             Hidden::Sort(_) | Hidden::Values => {}
+            Hidden::Key => known.set_constraints(Constraints::default()),
             Hidden::Side | Hidden::Offset(..) => known.clear_orderings(),
             Hidden::Results(first) => {
                 add_equal_before(first, &properties, &mut known)?;
@@ -360,6 +387,7 @@ impl ExecutionPlan for UnorderedExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
+        // Else needed orders are handed down, to where more is known.
         vec![matches!(self.hidden, Hidden::Sort(_))]
     }
 

@@ -94,12 +94,16 @@ const FRAMES_EXCLUDE: &str = "EXCLUDE is not offered in the frame of a window: t
 
 const ROWS_OF_TIME: &str = "ROWS counts rows: write RANGE for a length of time, as in RANGE BETWEEN INTERVAL '1 day' PRECEDING AND CURRENT ROW";
 
+const ASOF: &str = "ASOF JOIN is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL";
+
 /// Words inside of statements, and what is said of them.
 const INSIDE: &[(&[&str], &str)] = &[
-    (
-        &["ASOF", "JOIN"],
-        "ASOF JOIN is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL",
-    ),
+    (&["ASOF", "JOIN"], ASOF),
+    (&["ASOF", "INNER", "JOIN"], ASOF),
+    (&["ASOF", "LEFT", "JOIN"], ASOF),
+    (&["ASOF", "LEFT", "OUTER", "JOIN"], ASOF),
+    (&["ASOF", "RIGHT"], ASOF),
+    (&["ASOF", "FULL"], ASOF),
     (
         &["USING", "SAMPLE"],
         "USING SAMPLE is not offered: write WHERE random() < 0.1, or ORDER BY random() LIMIT 10",
@@ -363,6 +367,15 @@ mod tests {
             ("analyze", "not needed"),
             ("PRAGMA table_info(t)", "DESCRIBE"),
             ("SELECT * FROM t ASOF JOIN u ON t.ts >= u.ts", "ASOF JOIN"),
+            (
+                "SELECT * FROM t e asof left join u ON t.ts >= u.ts",
+                "ASOF JOIN",
+            ),
+            (
+                "SELECT * FROM t ASOF LEFT OUTER JOIN u ON t.ts >= u.ts",
+                "ASOF JOIN",
+            ),
+            ("FROM t ASOF INNER JOIN u ON t.ts >= u.ts", "ASOF JOIN"),
             (
                 "SELECT * FROM (SELECT * FROM t USING SAMPLE 10 ROWS)",
                 "USING SAMPLE",

@@ -4,7 +4,6 @@
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -21,9 +20,9 @@ pub(crate) fn opaque(value: Expr) -> Expr {
     of(value, false)
 }
 
-/// Whether a call is that of [`opaque`].
-pub(crate) fn is_opaque(call: &ScalarFunction) -> bool {
-    let function = call.func.inner().downcast_ref::<Unchanged>();
+/// Whether a function is that of [`opaque`].
+pub(crate) fn is_opaque(function: &ScalarUDF) -> bool {
+    let function = function.inner().downcast_ref::<Unchanged>();
     function.is_some_and(|function| !function.is_nullable)
 }
 

@@ -13,6 +13,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, Like};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, TryCast, binary_expr, lit};
+use std::collections::HashSet;
+
+/// Longer chains are planned part by part, not one part inside of another.
+const MOST_NESTED: usize = 16;
 
 /// The CASE that `expr` is, as one that stays a CASE: `CASE TRUE WHEN condition` has the same rows.
 pub(super) fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -57,19 +61,9 @@ pub(super) fn of_conditions(
 fn guarded(expr: Expr, schema: &DFSchema, is_truth: bool) -> Result<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr {
-            left,
             op: op @ (Operator::And | Operator::Or),
-            right,
-        }) => {
-            let fails = right.exists(|part| Ok(fails_by_value(part, schema)))?;
-            // Chains are deep on the left.
-            let left = with_room(|| guarded(*left, schema, is_truth))?;
-            let right = guarded(*right, schema, is_truth)?;
-            if !fails || right.is_volatile() || !(is_truth || is_short(&right)?) {
-                return Ok(binary_expr(left, op, right));
-            }
-            Ok(as_case(left, op, right, is_truth))
-        }
+            ..
+        }) => guarded_chain(expr, op, schema, is_truth),
         Expr::Case(mut case) => {
             let is_condition = case.expr.is_none();
             let guard = |expr: &mut Box<Expr>, is_truth: bool| {
@@ -107,19 +101,81 @@ fn guarded(expr: Expr, schema: &DFSchema, is_truth: bool) -> Result<Expr> {
     }
 }
 
+/// A chain of AND or of OR with guards before parts that may fail. A part that fails only where one before it has failed needs none.
+fn guarded_chain(chain: Expr, op: Operator, schema: &DFSchema, is_truth: bool) -> Result<Expr> {
+    let mut parts = Vec::new();
+    let mut rest = chain;
+    let first = loop {
+        match rest {
+            Expr::BinaryExpr(binary) if binary.op == op => {
+                parts.push(*binary.right);
+                rest = *binary.left;
+            }
+            first => break first,
+        }
+    };
+    let mut known_to_fail = failing_always(&first, schema)?;
+    let mut groups = vec![guarded(first, schema, is_truth)?];
+    for part in parts.into_iter().rev() {
+        let fails = part.exists(|expr| Ok(fails_by_value(expr, schema)))?;
+        let failing = failing_always(&part, schema)?;
+        let fails_anew = fails && (failing.is_empty() || !failing.is_subset(&known_to_fail));
+        let part = guarded(part, schema, is_truth)?;
+        match groups.pop() {
+            Some(last) if !fails_anew => groups.push(binary_expr(last, op, part)),
+            last => {
+                groups.extend(last);
+                groups.push(part);
+                known_to_fail = failing;
+            }
+        }
+    }
+    if groups.len() > MOST_NESTED && !groups.iter().any(Expr::is_volatile) {
+        return Ok(as_flat_case(groups, op, is_truth));
+    }
+    let joined = { groups.into_iter() }.reduce(|left, right| as_case(left, op, right, is_truth));
+    Ok(joined.unwrap_or_default())
+}
+
+/// The parts of an expression that may fail and are worked out wherever it is; none if it chooses between parts.
+fn failing_always(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Expr>> {
+    let mut failing = HashSet::new();
+    let chooses = expr.exists(|part| {
+        if fails_by_value(part, schema) {
+            failing.insert(part.clone());
+        }
+        Ok(match part {
+            Expr::Case(_) => true,
+            Expr::BinaryExpr(binary) => matches!(binary.op, Operator::And | Operator::Or),
+            Expr::ScalarFunction(call) => call.func.short_circuits(),
+            _ => false,
+        })
+    })?;
+    if chooses {
+        failing.clear();
+    }
+    Ok(failing)
+}
+
 /// The expression with guards in its parts.
 fn inside(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let done = expr.map_children(|part| guarded(part, schema, false).map(Transformed::yes))?;
     Ok(done.data)
 }
 
-/// `left AND right` as `CASE left WHEN false THEN false WHEN true THEN right ELSE right AND NULL END`, and shorter where NULL is false.
+/// `left AND right` as a CASE: of a condition `CASE left WHEN true THEN right ELSE false END`; of other values, in which NULL is not
+/// false, with the shorter side there twice, so that nested ones do not double with each level: `CASE left WHEN false THEN false ELSE
+/// left AND right END`, or `CASE left WHEN false THEN false WHEN true THEN right ELSE right AND NULL END`, also where `left` is drawn.
 fn as_case(left: Expr, op: Operator, right: Expr, is_truth: bool) -> Expr {
     let decided = op == Operator::Or;
     let is = |value: bool| Box::new(lit(value));
     let (when_then_expr, otherwise) = match (is_truth, op) {
         (true, Operator::And) => (vec![(is(true), Box::new(right))], lit(false)),
         (true, _) => (vec![(is(true), is(true))], right),
+        (false, _) if !left.is_volatile() && is_shorter(&left, &right) => {
+            let cases = vec![(is(decided), is(decided))];
+            (cases, binary_expr(left.clone(), op, right))
+        }
         (false, _) => {
             let of_null = binary_expr(right.clone(), op, lit(ScalarValue::Boolean(None)));
             let cases = vec![(is(decided), is(decided)), (is(!decided), Box::new(right))];
@@ -133,17 +189,48 @@ fn as_case(left: Expr, op: Operator, right: Expr, is_truth: bool) -> Expr {
     })
 }
 
-/// Whether an expression is short enough to be there twice: nested ones would double with each level.
-fn is_short(expr: &Expr) -> Result<bool> {
+/// A long AND as `CASE FALSE WHEN a THEN false WHEN b THEN false ... ELSE a AND b AND ... END`, in which nothing is nested; of a
+/// condition, in which NULL is false, as `CASE TRUE WHEN a IS NOT TRUE THEN false ... ELSE the last part END`. OR likewise.
+fn as_flat_case(mut parts: Vec<Expr>, op: Operator, is_truth: bool) -> Expr {
+    let decided = op == Operator::Or;
+    let whole = match is_truth {
+        true => parts.pop(),
+        false => parts
+            .iter()
+            .cloned()
+            .reduce(|left, right| binary_expr(left, op, right)),
+    };
+    let (is, decides): (bool, fn(Expr) -> Expr) = match (is_truth, op) {
+        (true, Operator::And) => (true, |part| Expr::IsNotTrue(Box::new(part))),
+        _ => (decided, |part| part),
+    };
+    let parts = parts.into_iter();
+    let cases = parts.map(|part| (Box::new(decides(part)), Box::new(lit(decided))));
+    Expr::Case(Case {
+        expr: Some(Box::new(lit(is))),
+        when_then_expr: cases.collect(),
+        else_expr: whole.map(Box::new),
+    })
+}
+
+/// Whether `left` has fewer parts than `right`. It counts no more of `left`, which is long in a chain.
+fn is_shorter(left: &Expr, right: &Expr) -> bool {
+    let most = parts_up_to(usize::MAX, right);
+    parts_up_to(most, left) < most
+}
+
+/// The number of parts of an expression, or `most` if it has no fewer.
+fn parts_up_to(most: usize, expr: &Expr) -> usize {
     let mut parts = 0;
-    expr.apply(|_| {
+    // The closure cannot fail.
+    let _ = expr.apply(|_| {
         parts += 1;
-        Ok(match parts < 64 {
+        Ok(match parts < most {
             true => TreeNodeRecursion::Continue,
             false => TreeNodeRecursion::Stop,
         })
-    })?;
-    Ok(parts < 64)
+    });
+    parts
 }
 
 /// Whether this divides by what may be 0, or casts what may have no such value. (What overflows does so for few, and CASE is slow.)
@@ -161,7 +248,7 @@ pub(crate) fn fails_by_value(expr: &Expr, schema: &DFSchema) -> bool {
             !matches!(**from, Expr::Literal(..))
                 && from.get_type(schema).is_ok_and(|it| it.is_string())
         }
-        Expr::ScalarFunction(call) => is_opaque(call),
+        Expr::ScalarFunction(call) => is_opaque(&call.func),
         _ => false,
     }
 }

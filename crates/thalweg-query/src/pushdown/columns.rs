@@ -21,15 +21,20 @@ pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
         return may_prune(left, schema) || may_prune(right, schema);
     }
     let has_column = |expr: &Expr| column_of(expr, schema).is_some();
+    // Others are changed by a later pass of the optimizer: `k = k` is `k IS NOT NULL`.
+    let is_value = |expr: &Expr| {
+        let is_null = matches!(expr, Expr::Literal(value, _) if value.is_null());
+        !is_null && !expr.any_column_refs()
+    };
     match filter {
         Expr::InList(InList {
             expr,
+            list,
             negated: false,
-            ..
-        }) => has_column(expr),
-        _ => comparisons(filter)
-            .into_iter()
-            .any(|(left, _, right)| has_column(left) || has_column(right)),
+        }) => has_column(expr) && list.iter().all(is_value),
+        _ => comparisons(filter).into_iter().any(|(left, _, right)| {
+            has_column(left) && is_value(right) || is_value(left) && has_column(right)
+        }),
     }
 }
 
