@@ -5,19 +5,16 @@
 //! has been in the way for too long. Of a table whose index cannot be read it is not known what it needs: all that may be
 //! its stays, which is every segment, and every fragment but those that say that they are another table's;
 //! so what commits name that wait for a page of that index stays as well. No file is cut or written again before it is deleted, and no id is used twice: who
-//! comes too late finds a file missing, never other bytes. Marking reads index pages only.
-//!
-//! Rejected: counting live bytes per file at every commit. It puts the bookkeeping on the path of each append and must
-//! survive recovery exactly; marking costs one walk over the indexes that have changed, which are a thousandth of the data,
-//! and only after something was dropped or replaced, when the log goes on in a new segment, at opening, and behind the next checkpoint
-//! if something could not be removed yet.
+//! comes too late finds a file missing, never other bytes. Marking reads index pages only, and only those that have changed since it
+//! was done last ([`crate::file_uses`]). It is done after something was dropped or replaced, when the log goes on in a new segment, at
+//! opening, and behind the next checkpoint if something could not be removed yet.
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::failure::refusal;
+use crate::file_uses::{FileUse, FileUses};
 use crate::fragment::fragment_table;
 use crate::ids::{FileId, TableId};
-use crate::index::{Address, Entry, Step, Tree};
 use crate::job::Job;
 use crate::live::PinPlace;
 use crate::paths::{list_fragments, list_segments, segment_path};
@@ -46,7 +43,7 @@ pub(crate) struct Cleaner {
     writer: Arc<Writer>,
     /// The snapshots that reading processes pin, with the times since when they have kept garbage.
     slots: Mutex<SlotsSeen>,
-    known_uses: Mutex<KnownUses>,
+    known_uses: Mutex<FileUses>,
     /// Segments that the last round has left: nothing needs them once there are two more checkpoints.
     left_by_cleaning: Mutex<RangeInclusive<FileId>>,
     /// When the removal of a file failed: it calls for another round some time later.
@@ -213,6 +210,16 @@ pub(crate) struct Needed {
 }
 
 impl Needed {
+    fn add(&mut self, order: (TableId, u32), uses: &[FileUse]) {
+        for used in uses {
+            let file = self.files.entry(used.file).or_default();
+            file.bytes += used.block_bytes + used.page_bytes;
+            if used.block_bytes > 0 {
+                file.orders.push(order);
+            }
+        }
+    }
+
     fn may_need(&self, dead: &Dead, store: &Store) -> bool {
         if self.files.contains_key(&dead.id) {
             return true;
@@ -489,26 +496,8 @@ fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
     Ok(segments.chain(fragments).collect())
 }
 
-/// What the tree of an order takes of one file.
-#[derive(Clone, Copy, Debug)]
-struct FileUse {
-    file: FileId,
-    bytes: u64,
-    has_blocks: bool,
-}
-
-/// The place of a root page, and what its tree takes of files.
-type KnownUse = (Address, Box<[FileUse]>);
-
-/// What was found of tables whose index is on disk, so that only those that changed since are walked again: of many tables
-/// few do. By the place of their root page, where there will never be another one.
-#[derive(Debug, Default)]
-struct KnownUses {
-    of_orders: HashMap<(TableId, u32), KnownUse>,
-}
-
 /// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.
-fn live_files(snapshot: &Snapshot, store: &Store, known: &mut KnownUses) -> Needed {
+fn live_files(snapshot: &Snapshot, store: &Store, known: &mut FileUses) -> Needed {
     let mut needed = Needed::default();
     let mut with_items = 0;
     let tables = snapshot.state().tables.iter();
@@ -516,76 +505,17 @@ fn live_files(snapshot: &Snapshot, store: &Store, known: &mut KnownUses) -> Need
         let trees = { table.trees() }.filter(|(_, tree)| !tree.is_empty());
         for (order, tree) in trees {
             with_items += 1;
-            // Damaged or not to be read now: what is kept for nothing goes in a later round.
-            if mark_order((table.id, order), tree, store, known, &mut needed.files).is_err() {
-                needed.unreadable.push(table.id);
+            let place = (table.id, order);
+            match known.of_order(place, tree, store) {
+                Ok(uses) => needed.add(place, uses),
+                // Damaged or not to be read now: what is kept for nothing goes in a later round. What was found counts in any case.
+                Err((_, found)) => {
+                    needed.add(place, &found);
+                    needed.unreadable.push(table.id);
+                }
             }
         }
     }
-    // Of orders that were dropped, once there are as many.
-    if known.of_orders.len() > 2 * with_items {
-        let is_there = |(table, order): &(TableId, u32)| {
-            let table = snapshot.state().tables.get(*table);
-            table.is_some_and(|table| table.tree_of(*order).is_some())
-        };
-        known.of_orders.retain(|place, _| is_there(place));
-    }
+    known.forget_dropped(snapshot.state(), with_items);
     needed
-}
-
-fn mark_order(
-    place: (TableId, u32),
-    tree: &Tree,
-    store: &Store,
-    known: &mut KnownUses,
-    live: &mut HashMap<FileId, Live>,
-) -> Result<()> {
-    let mut mark = |uses: &[FileUse]| {
-        for used in uses {
-            let file = live.entry(used.file).or_default();
-            file.bytes += used.bytes;
-            if used.has_blocks {
-                file.orders.push(place);
-            }
-        }
-    };
-    // What waits for a page is not below it, whatever is known of the pages.
-    tree.check_settled()?;
-    // If something was appended since the checkpoint the root is in memory; what it leads to is marked by the walk.
-    let root = (!tree.is_dirty()).then(|| tree.root_entry()).flatten();
-    let root_place = root.as_ref().map(|root| root.address);
-    if let Some((root, uses)) = known.of_orders.get(&place)
-        && Some(*root) == root_place
-    {
-        mark(uses);
-        return Ok(());
-    }
-    let mut uses: BTreeMap<FileId, FileUse> = BTreeMap::new();
-    let mut count = |entry: &Entry| {
-        let file = entry.address.file;
-        let used = uses.entry(file).or_insert(FileUse {
-            file,
-            bytes: 0,
-            has_blocks: false,
-        });
-        used.bytes += u64::from(entry.address.bytes);
-        used.has_blocks |= entry.is_block();
-    };
-    root.iter().for_each(&mut count);
-    let walked = tree.visit(None, store, &mut |entry| {
-        count(entry);
-        if entry.is_block() {
-            Step::Take
-        } else {
-            Step::Descend
-        }
-    });
-    let uses: Box<[FileUse]> = uses.into_values().collect();
-    // What was found counts in any case.
-    mark(&uses);
-    walked?;
-    if let Some(root) = root_place {
-        known.of_orders.insert(place, (root, uses));
-    }
-    Ok(())
 }

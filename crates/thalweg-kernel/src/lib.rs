@@ -23,6 +23,7 @@ pub mod error;
 mod failure;
 mod features;
 mod fields;
+mod file_uses;
 mod folders;
 pub mod fragment;
 mod frame;

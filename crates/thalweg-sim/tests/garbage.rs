@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_env::sim::{CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::EncodedBlock;
-use thalweg_kernel::index::{Entry, ItemName};
+use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::paths::segment_name;
 use thalweg_kernel::repair::repair;
@@ -771,6 +771,61 @@ fn a_round_leaves_what_the_next_checkpoint_builds_on() {
             append(keep, &[(-key, 0)]);
             toy.kernel.checkpoint().unwrap();
         }
+    }
+}
+
+/// Of a table with a large index it reads the pages that have changed since it looked last, and those once.
+#[test]
+fn cleaning_reads_the_pages_that_have_changed() {
+    let sim = SimEnv::new(8);
+    let options = Options {
+        segment_bytes: 256 << 10,
+        background: false,
+        cache_bytes: 0,
+        ..Options::default()
+    };
+    let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+    let large = toy.create("large").unwrap();
+    let append = |first| {
+        let rows: Vec<Row> = (0..2000).map(|k| (first + k, k)).collect();
+        toy.append_group(large, &rows, 2, Durability::Disk).unwrap();
+    };
+    (0..20).for_each(|k| append(k * 2000));
+    toy.kernel.checkpoint().unwrap();
+    let mut index_bytes = 0;
+    {
+        let table = toy.kernel.snapshot().unwrap().table(large).unwrap();
+        let mut count = |entry: &Entry| {
+            index_bytes += u64::from(entry.address.bytes) * u64::from(!entry.is_block());
+            Step::Descend
+        };
+        (table.tree)
+            .visit(None, &**toy.kernel.store(), &mut count)
+            .unwrap();
+    }
+    assert!(index_bytes > 400 << 10, "{index_bytes} bytes of index");
+    let cleaning_reads = || {
+        let doomed = toy.create("doomed").unwrap();
+        toy.append_fragment(doomed, &rows(), 100).unwrap();
+        let of_doomed = {
+            let tree = &toy.kernel.snapshot().unwrap().table(doomed).unwrap().tree;
+            let block = tree.iter(None, &**toy.kernel.store()).next().unwrap();
+            block.unwrap().address.file
+        };
+        let of_doomed = toy.kernel.store().fragment_path(of_doomed);
+        let before = sim.stats().bytes_read;
+        toy.drop_table(doomed).unwrap();
+        toy.kernel.collect_garbage().unwrap();
+        assert!(!fragments(&sim).contains(&of_doomed));
+        sim.stats().bytes_read - before
+    };
+    cleaning_reads();
+    for appended in 0..6 {
+        if appended % 2 == 1 {
+            append((20 + appended) * 2000);
+        }
+        let read = cleaning_reads();
+        assert!(read < index_bytes / 4, "{read} of {index_bytes} bytes");
     }
 }
 

@@ -9,14 +9,16 @@ use super::page::{Child, Page, PageLoader, page_of};
 use crate::error::{Error, Result};
 use crate::ids::TableId;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// An item of one of two trees. A block that was moved to another file is removed and added.
+/// An item of one of two trees, or with [`Difference::with_pages`] a page of one that is on disk. A block that was moved to another
+/// file is removed and added.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemChange {
-    /// The item is in the old tree alone.
+    /// In the old tree alone.
     Removed(Entry),
-    /// The item is in the new tree alone.
+    /// In the new tree alone.
     Added(Entry),
 }
 
@@ -28,6 +30,10 @@ pub struct Difference<L> {
     old: Side,
     new: Side,
     pages: u64,
+    /// Whether pages come as well.
+    has_pages: bool,
+    /// Pages that were opened and come before what is below them.
+    opened: VecDeque<ItemChange>,
     /// In the place of all changes.
     refused: Option<Error>,
 }
@@ -132,7 +138,17 @@ impl<L: PageLoader> Difference<L> {
             old,
             new,
             pages: 0,
+            has_pages: false,
+            opened: VecDeque::new(),
             refused,
+        }
+    }
+
+    /// Also the pages of the index that only one of the trees has and that are on disk, each before what is below it.
+    pub(crate) fn with_pages(self) -> Self {
+        Self {
+            has_pages: true,
+            ..self
         }
     }
 
@@ -147,6 +163,9 @@ impl<L: PageLoader> Difference<L> {
             return Err(error);
         }
         loop {
+            if let Some(page) = self.opened.pop_front() {
+                return Ok(Some(page));
+            }
             self.old.close_passed();
             self.new.close_passed();
             if pass_same(&mut self.old, &mut self.new) {
@@ -175,7 +194,7 @@ impl<L: PageLoader> Difference<L> {
                 if level == 0 {
                     return Ok(Some(ItemChange::Removed(child.entry.clone())));
                 }
-                let page = self.load(&child)?;
+                let page = self.open(&child, ItemChange::Removed)?;
                 self.old.open.push((page, 0));
             }
             if let Some(level) = new
@@ -184,13 +203,16 @@ impl<L: PageLoader> Difference<L> {
                 if level == 0 {
                     return Ok(Some(ItemChange::Added(child.entry.clone())));
                 }
-                let page = self.load(&child)?;
+                let page = self.open(&child, ItemChange::Added)?;
                 self.new.open.push((page, 0));
             }
         }
     }
 
-    fn load(&mut self, child: &Child) -> Result<Arc<Page>> {
+    fn open(&mut self, child: &Child, change: fn(Entry) -> ItemChange) -> Result<Arc<Page>> {
+        if self.has_pages {
+            self.opened.extend(child.addressed().map(change));
+        }
         self.pages += 1;
         page_of(self.table, child, &self.loader)
     }
@@ -203,6 +225,7 @@ impl<L: PageLoader> Iterator for Difference<L> {
         let next = self.advance();
         if !matches!(next, Ok(Some(_))) {
             (self.old, self.new) = (Side::default(), Side::default());
+            self.opened.clear();
         }
         next.transpose()
     }

@@ -11,6 +11,7 @@ mod flags;
 mod model;
 mod runs;
 mod texts;
+mod uses;
 mod walks;
 
 use super::*;

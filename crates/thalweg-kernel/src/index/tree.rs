@@ -472,6 +472,15 @@ impl Tree {
         }
     }
 
+    /// The same tree, with copies of its dirty pages, which stay dirty when those are written: what a [`Difference`] from it
+    /// calls new is what is on disk since.
+    pub(crate) fn frozen(&self) -> Self {
+        Self {
+            root: self.root.as_ref().map(frozen_child),
+            ..self.clone()
+        }
+    }
+
     /// Checks every invariant of the tree and returns how many pages it has, those of fragments included.
     ///
     /// # Errors
@@ -589,6 +598,18 @@ fn collect_items(
     page.children()
         .iter()
         .try_for_each(|below| collect_items(table, below, loader, items, lost))
+}
+
+fn frozen_child(child: &Arc<Child>) -> Arc<Child> {
+    let Some(page) = &child.page else {
+        return Arc::clone(child);
+    };
+    if let Some(entry) = child.addressed() {
+        return child.with(entry, None);
+    }
+    let children = page.children().iter().map(frozen_child).collect();
+    let page = Page::new(page.table(), page.level(), children);
+    child.with(child.entry.clone(), Some(page))
 }
 
 fn trim_child(child: &Arc<Child>) -> Arc<Child> {

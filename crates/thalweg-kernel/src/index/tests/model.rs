@@ -91,6 +91,7 @@ impl World {
         let item = |(ordinal, &(key, span, value, columns))| {
             let mut item = block(key, span, value, columns);
             // Each block is written somewhere else.
+            item.address.file = FileId(100 + commit.0 % 5);
             item.address.offset = (commit.0 << 20) + ordinal as u64;
             let item = item.committed(commit, commit, ordinal as u32);
             (item.clone(), vec![item])
