@@ -391,6 +391,22 @@ def test_lists_of_numbers_times_and_nothing(db, cpu):
         db.sql("SELECT 1 IN ?", params=[[1, "x"]])
 
 
+def test_lists_of_parameters_are_compared_by_their_values():
+    with thalweg.connect(":memory:") as db:
+        db.sql("CREATE TABLE t AS SELECT value % 7 AS k, value AS n FROM generate_series(1, 70)")
+        lists = [[1, 2, 3, 4], [3, 4, 5, 6]]
+        for condition in (
+            "k IN ? AND k IN ?",
+            "1 = 1 AND k IN ? AND k IN ?",
+            "k IN ? AND n IN (SELECT n FROM t) AND k IN ?",
+        ):
+            assert db.sql(f"SELECT count(*) FROM t WHERE {condition}", params=lists).fetchone() == (20,)
+        window = "SELECT count(*) FROM (SELECT k, lag(n) OVER (PARTITION BY k ORDER BY n) FROM t WHERE k IN ?) WHERE k IN ?"
+        assert db.sql(window, params=lists).fetchone() == (20,)
+        joined = "SELECT count(*) FROM t JOIN (SELECT DISTINCT k FROM t) s ON t.k = s.k WHERE t.k IN ? AND s.k IN ?"
+        assert db.sql(joined, params=lists).fetchone() == (20,)
+
+
 def test_create_table_as_sees_local_frames(db):
     frame = pandas.DataFrame({"x": [1, 2]})
     assert db.sql("CREATE TABLE copy AS SELECT x * ? AS y FROM frame", params=[10]).fetchone() == (2,)

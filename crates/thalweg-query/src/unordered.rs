@@ -30,7 +30,7 @@ use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_child
 use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
 };
-use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::union::UnionExec;
@@ -295,8 +295,15 @@ fn add_equal_before(
     known.add_constants(constants.filter(|it| is_before(first, &it.expr)))
 }
 
-/// The order by the number of the row, which is that of the rows.
-fn row_numbers(first: usize, window: &Arc<dyn ExecutionPlan>) -> Vec<Vec<PhysicalSortExpr>> {
+/// The order by the number of the row, which is that of the rows, and of the first ones of them.
+fn row_numbers(first: usize, rows: &Arc<dyn ExecutionPlan>) -> Vec<Vec<PhysicalSortExpr>> {
+    let mut window = rows;
+    while window.is::<GlobalLimitExec>() || window.is::<LocalLimitExec>() {
+        match window.children().as_slice() {
+            [child] => window = child,
+            _ => break,
+        }
+    }
     let windows = (window
         .downcast_ref::<BoundedWindowAggExec>()
         .map(BoundedWindowAggExec::window_expr))

@@ -15,8 +15,11 @@ use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
 /// The filter, projection, aggregate or window that the node is, with such parts below. Conditions of joins are left: they are drawn for
-/// pairs of rows.
-pub(super) fn below(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+/// pairs of rows. A filter or window that gets a projection above it goes through `rewrite` before.
+pub(super) fn below(
+    plan: LogicalPlan,
+    rewrite: impl Fn(LogicalPlan) -> Result<LogicalPlan>,
+) -> Result<Transformed<LogicalPlan>> {
     let input = match &plan {
         LogicalPlan::Filter(filter) => &filter.input,
         LogicalPlan::Projection(projection) => &projection.input,
@@ -49,9 +52,9 @@ pub(super) fn below(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let node = rewritten.data.with_new_exprs(exprs, vec![rows])?;
     let node = match node {
         // They hand on the columns of the rows below.
-        LogicalPlan::Filter(_) | LogicalPlan::Window(_) => {
-            LogicalPlanBuilder::from(node).project(columns)?.build()?
-        }
+        LogicalPlan::Filter(_) | LogicalPlan::Window(_) => LogicalPlanBuilder::from(rewrite(node)?)
+            .project(columns)?
+            .build()?,
         node => node,
     };
     Ok(Transformed::yes(node))

@@ -4,17 +4,74 @@
 //! becomes false, also where `n` is NULL, and `a IN (b) AND a IN (c)` becomes false, also where `b` equals `c`. A later
 //! version mends the first (apache/datafusion#24258). Invariant: of two lists that it would take together one is the
 //! argument of a function that returns it as it is and into which no rule looks. What it takes together rightly stays:
-//! `n = 1 OR n IN (2, 3)`, `n NOT IN (1) AND n NOT IN (2)`.
+//! `n = 1 OR n IN (2, 3)`, `n NOT IN (1) AND n NOT IN (2)`. Lists also meet later, when conditions go down to a scan or a part that is
+//! always true goes: where a statement has several, all are hidden that texts say too little of, those with NULL, columns or
+//! placeholders, and those whose own answer is asked for. (A single list with placeholders still shows which blocks can be left out.)
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::expr::{BinaryExpr, InList, ScalarFunction};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, binary_expr,
+    ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, binary_expr,
 };
+use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
+
+/// The same plan, with lists hidden that might be taken together later.
+pub(super) fn kept_apart_everywhere(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let (mut lists, mut is_doubtful) = (0, false);
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                match part {
+                    Expr::InList(list) => {
+                        lists += 1;
+                        is_doubtful |= says_too_little(list) || !is_condition(node);
+                    }
+                    Expr::BinaryExpr(binary) if binary.op == Operator::Or => lists += 1,
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    if lists < 2 || !is_doubtful {
+        return Ok(plan);
+    }
+    let kept = plan.transform_up_with_subqueries(|node| {
+        let is_condition = is_condition(&node);
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let done = expr.transform_down(|part| match part {
+                Expr::InList(list) if says_too_little(&list) || !is_condition => {
+                    let hidden = hidden(Expr::InList(list));
+                    Ok(Transformed::new(hidden, true, TreeNodeRecursion::Jump))
+                }
+                Expr::ScalarFunction(call) if call.func.inner().is::<AsItIs>() => {
+                    let same = Expr::ScalarFunction(call);
+                    Ok(Transformed::new(same, false, TreeNodeRecursion::Jump))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(done.update_data(|expr| name.restore(expr)))
+        })
+    })?;
+    Ok(kept.data)
+}
+
+/// Whether NULL counts as false in the expressions of a node.
+fn is_condition(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_))
+}
+
+/// Whether items that differ as texts may be equal, or are neither equal nor different.
+fn says_too_little(list: &InList) -> bool {
+    let is_value = |item: &Expr| matches!(item, Expr::Literal(value, _) if !value.is_null());
+    !list.list.iter().all(is_value)
+}
 
 /// The same expression; of two lists that would be taken together the second one is hidden.
 pub(super) fn kept_apart(expr: Expr) -> Transformed<Expr> {

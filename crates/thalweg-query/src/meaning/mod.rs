@@ -55,7 +55,7 @@ pub(crate) struct Meaning;
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(rewrite_node)?.data;
-        computed_floats::settled(plan)
+        computed_floats::settled(joined_lists::kept_apart_everywhere(plan)?)
     }
 
     fn name(&self) -> &'static str {
@@ -73,8 +73,15 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
         .transform_data(time_orders::by_time)?
-        .transform_data(drawn_once::below)?
-        .transform_data(rewrite_exprs)?
+        .transform_data(|plan| {
+            drawn_once::below(plan, |node| rewrite_own(node).map(|done| done.data))
+        })?
+        .transform_data(rewrite_own)
+}
+
+/// The node with its own expressions rewritten.
+fn rewrite_own(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    rewrite_exprs(plan)?
         .transform_data(float_keys::in_node)?
         .transform_data(zoned_times::in_frames)?
         .transform_data(unsigned_frames::in_node)?
