@@ -69,8 +69,15 @@ fn is_condition(node: &LogicalPlan) -> bool {
 
 /// Whether items that differ as texts may be equal, or are neither equal nor different.
 fn says_too_little(list: &InList) -> bool {
-    let is_value = |item: &Expr| matches!(item, Expr::Literal(value, _) if !value.is_null());
-    !list.list.iter().all(is_value)
+    // Constants, as casts of literals, are worked out before lists are taken together.
+    let is_open = |part: &Expr| match part {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(_) => false,
+        _ => true,
+    };
+    // The closure cannot fail.
+    let is_unknown = |item: &Expr| item.exists(|part| Ok(is_open(part))).unwrap_or(true);
+    list.list.iter().any(is_unknown)
 }
 
 /// The same expression; of two lists that would be taken together the second one is hidden.
