@@ -33,6 +33,12 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Whether it is of open rows or a producer, which concern neither trees nor masks: most commits have nothing else.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Rows(_) | Self::Producer(_))
+    }
+
     /// Checks a change on its own, without the state and the other changes of its commit: called before it is written and
     /// after it was read. `Err` says what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {

@@ -14,7 +14,7 @@ use crate::index::{Entry, ItemChange, PageLoader, Tree};
 use crate::state::DbState;
 use std::collections::{BTreeMap, HashMap};
 
-/// What the tree of an order takes of one file.
+/// The bytes of one file that the tree of an order leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FileUse {
     pub(crate) file: FileId,
@@ -25,7 +25,7 @@ pub(crate) struct FileUse {
 /// The uses of a tree by file, ascending.
 type Uses = Vec<FileUse>;
 
-/// What the trees of all orders take of files, as of the states that were last looked at.
+/// The uses of files by the trees of all orders, as of the last round of cleaning.
 #[derive(Debug, Default)]
 pub(crate) struct FileUses {
     of_orders: HashMap<(TableId, u32), KnownUses>,

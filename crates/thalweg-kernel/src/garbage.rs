@@ -496,7 +496,7 @@ fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
     Ok(segments.chain(fragments).collect())
 }
 
-/// What the blocks and index pages of a snapshot take of each file; a file that is not there is not needed.
+/// The bytes of each file that blocks and index pages of a snapshot take; a file that is not listed is not needed.
 fn live_files(snapshot: &Snapshot, store: &Store, known: &mut FileUses) -> Needed {
     let mut needed = Needed::default();
     let mut with_items = 0;

@@ -292,6 +292,7 @@ impl Leader {
 
     /// Takes a commit, the first behind `done` jobs; behind a checkpoint where more index pages would wait to be written than one
     /// takes. Drops add none, and a full disk that has no room for the checkpoint must have some for them.
+    #[inline]
     fn accept_within_room(
         &mut self,
         commit: Commit,

@@ -239,7 +239,7 @@ fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr
     if failing.is_empty() {
         return None;
     }
-    // What is drawn is not drawn again: the answers of before count beside those that are worked out anew.
+    // Random values are not drawn again: their answers of before count beside those that are worked out anew.
     let (drawn, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_volatile);
     let lasting = others.iter().filter(|it| !is_volatile(it));
     let lasting: Vec<_> = lasting.chain(&failing).cloned().collect();

@@ -90,7 +90,7 @@ impl StoredTable {
                     column_ranges(filter, schema, &mut request.ranges);
                 }
                 None => match filter {
-                    // What a later pass of the optimizer makes of a condition of time, as of `ts IN (NULL)`.
+                    // A later pass of the optimizer makes a constant of a condition of time, as of `ts IN (NULL)`.
                     Expr::Literal(answer, _) => {
                         holds_for_none |= *answer != ScalarValue::Boolean(Some(true));
                     }

@@ -14,7 +14,7 @@ use thalweg_kernel::{Commit, CommitNo, Edit, ErrorKind, Result, TableId};
 /// Rows of one block.
 const ROWS: [Row; 4] = [(1, 11), (2, 12), (3, 13), (4, 14)];
 
-/// What hides the rows with these keys, as of now.
+/// The edit that deletes the rows with these keys, as of now.
 pub fn mask(toy: &Toy, table: TableId, keys: &[i64]) -> MaskEdit {
     let snapshot = toy.kernel.snapshot().expect("open");
     let state = snapshot.table(table).expect("the table");

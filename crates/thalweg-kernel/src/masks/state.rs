@@ -224,7 +224,7 @@ impl TableMasks {
     /// have gone.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault, as a message.
     pub(crate) fn check_below(&self, root: Option<&Entry>) -> Result<(), &'static str> {
         if self.items.is_empty() {
             return Ok(());

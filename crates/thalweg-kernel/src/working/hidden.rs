@@ -46,8 +46,21 @@ struct Folding<'a> {
 }
 
 impl Working {
-    /// What a commit leaves hidden, table by table. `pages`: items are looked up; `None`: that was done.
+    /// The masks that a commit leaves, table by table. `pages`: items are looked up; `None`: that was done.
+    #[inline]
     pub(super) fn fold_masks(
+        &self,
+        changes: &[Change],
+        pages: Option<&dyn PageLoader>,
+        origin: Origin,
+    ) -> Result<Vec<Hidden>> {
+        if changes.iter().all(Change::is_plain) {
+            return Ok(Vec::new());
+        }
+        self.fold_masks_by_table(changes, pages, origin)
+    }
+
+    fn fold_masks_by_table(
         &self,
         changes: &[Change],
         pages: Option<&dyn PageLoader>,

@@ -49,7 +49,11 @@ impl<E> TreeChanges<E> {
 
 impl<E: Borrow<Entry>> TreeChanges<E> {
     /// One for each tree; items all of whose rows are hidden leave theirs.
+    #[inline]
     pub(super) fn one_per_tree(mut self, hidden: &[Hidden]) -> Vec<TreeChange<E>> {
+        if self.0.is_empty() && hidden.is_empty() {
+            return self.0;
+        }
         if self.0.len() > 1 {
             self.0.sort_by_key(|change| (change.table, change.order));
         }
@@ -126,6 +130,9 @@ impl Working {
         pages: &dyn PageLoader,
         origin: Origin,
     ) -> Result<()> {
+        if changes.iter().all(Change::is_plain) {
+            return Ok(());
+        }
         for change in fold(changes, hidden) {
             match self.check_tree(&change, pages) {
                 Err(error) if origin == Origin::Log && error.is_of_unreadable_bytes() => {}

@@ -6,6 +6,7 @@
 //! back that is replaced here.
 
 use super::extreme::{Extreme, ExtremeGroups, Keyed, Moving};
+use super::named_as_base;
 use super::sliding::{Of, OfPairs, Pairs, Sliding, Spread, Sum};
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array};
 use arrow::datatypes::{
@@ -129,17 +130,7 @@ struct OfFloats {
 }
 
 impl AggregateUDFImpl for OfFloats {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         self.base.coerce_types(arg_types)

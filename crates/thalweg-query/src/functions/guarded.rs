@@ -5,6 +5,7 @@
 
 use super::applied;
 use super::bounded::Size;
+use super::named_as_base;
 use super::time_groups::TimeGrouping;
 use crate::error::{query, to_datafusion};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
@@ -112,20 +113,10 @@ struct Guarded {
 }
 
 impl ScalarUDFImpl for Guarded {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
+    named_as_base!();
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.base.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {

@@ -38,7 +38,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use std::sync::Arc;
 
-/// What a function in the place of another one, `self.base`, has of it, beside types, simplifications and the call itself.
+/// The name, aliases and signature of a function that stands in the place of another one: those of `self.base`.
 macro_rules! named_as_base {
     () => {
         fn name(&self) -> &str {

@@ -3,6 +3,7 @@
 //! DataFusion's rounds the share between two values down to a millionth. Invariants: this is DataFusion's own but for the last
 //! step, from its state, the values; NaN is the largest of them.
 
+use super::named_as_base;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
@@ -74,17 +75,7 @@ impl Wanted {
 }
 
 impl AggregateUDFImpl for Quantile {
-    fn name(&self) -> &str {
-        self.base.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.base.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.base.signature()
-    }
+    named_as_base!();
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         self.base.return_type(arg_types)

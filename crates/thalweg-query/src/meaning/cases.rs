@@ -79,25 +79,23 @@ fn guarded(expr: Expr, schema: &DFSchema, is_truth: bool) -> Result<Expr> {
             }
             Ok(Expr::Case(case))
         }
-        Expr::WindowFunction(mut call) => {
-            let filter = call.params.filter.take();
-            let filter = filter.map(|filter| guarded(*filter, schema, true).map(Box::new));
-            let mut call = inside(Expr::WindowFunction(call), schema)?;
-            if let Expr::WindowFunction(call) = &mut call {
-                call.params.filter = filter.transpose()?;
+        mut expr => {
+            let filter = filter_of(&mut expr).and_then(Option::take);
+            let mut expr = inside(expr, schema)?;
+            if let (Some(filter), Some(place)) = (filter, filter_of(&mut expr)) {
+                *place = Some(Box::new(guarded(*filter, schema, true)?));
             }
-            Ok(call)
+            Ok(expr)
         }
-        Expr::AggregateFunction(mut call) => {
-            let filter = call.params.filter.take();
-            let filter = filter.map(|filter| guarded(*filter, schema, true).map(Box::new));
-            let mut call = inside(Expr::AggregateFunction(call), schema)?;
-            if let Expr::AggregateFunction(call) = &mut call {
-                call.params.filter = filter.transpose()?;
-            }
-            Ok(call)
-        }
-        expr => inside(expr, schema),
+    }
+}
+
+/// The FILTER of a call of an aggregate or a window.
+fn filter_of(expr: &mut Expr) -> Option<&mut Option<Box<Expr>>> {
+    match expr {
+        Expr::WindowFunction(call) => Some(&mut call.params.filter),
+        Expr::AggregateFunction(call) => Some(&mut call.params.filter),
+        _ => None,
     }
 }
 

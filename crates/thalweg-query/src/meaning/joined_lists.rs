@@ -21,23 +21,23 @@ use std::sync::Arc;
 
 /// The same plan, with lists hidden that might be taken together later.
 pub(super) fn kept_apart_everywhere(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let (mut lists, mut is_doubtful) = (0, false);
+    let (mut lists, mut is_needed) = (0, false);
     plan.apply_with_subqueries(|node| {
+        let is_condition = is_condition(node);
         node.apply_expressions(|expr| {
             expr.apply(|part| {
-                match part {
-                    Expr::InList(list) => {
-                        lists += 1;
-                        is_doubtful |= says_too_little(list) || !is_condition(node);
-                    }
-                    Expr::BinaryExpr(binary) if binary.op == Operator::Or => lists += 1,
-                    _ => {}
-                }
+                lists += match part {
+                    Expr::InList(_) => 1,
+                    Expr::BinaryExpr(binary) => usize::from(binary.op == Operator::Or),
+                    _ => 0,
+                };
                 Ok(TreeNodeRecursion::Continue)
-            })
+            })?;
+            is_needed |= has_lists_to_hide(expr, is_condition)?;
+            Ok(TreeNodeRecursion::Continue)
         })
     })?;
-    if lists < 2 || !is_doubtful {
+    if lists < 2 || !is_needed {
         return Ok(plan);
     }
     let kept = plan.transform_up_with_subqueries(|node| {
@@ -45,17 +45,7 @@ pub(super) fn kept_apart_everywhere(plan: LogicalPlan) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let done = expr.transform_down(|part| match part {
-                Expr::InList(list) if says_too_little(&list) || !is_condition => {
-                    let hidden = hidden(Expr::InList(list));
-                    Ok(Transformed::new(hidden, true, TreeNodeRecursion::Jump))
-                }
-                Expr::ScalarFunction(call) if call.func.inner().is::<AsItIs>() => {
-                    let same = Expr::ScalarFunction(call);
-                    Ok(Transformed::new(same, false, TreeNodeRecursion::Jump))
-                }
-                other => Ok(Transformed::no(other)),
-            })?;
+            let done = with_hidden_lists(expr, is_condition)?;
             Ok(done.update_data(|expr| name.restore(expr)))
         })
     })?;
@@ -65,6 +55,65 @@ pub(super) fn kept_apart_everywhere(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// Whether NULL counts as false in the expressions of a node.
 fn is_condition(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_))
+}
+
+/// The sides of AND and OR in a condition, for which NULL counts as false as well.
+fn sides(expr: &Expr) -> Option<[&Expr; 2]> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.is_logic_operator() => {
+            Some([left, right])
+        }
+        _ => None,
+    }
+}
+
+fn has_lists_to_hide(expr: &Expr, is_truth: bool) -> Result<bool> {
+    let mut parts = vec![expr];
+    while let Some(part) = parts.pop() {
+        if let Some(sides) = sides(part).filter(|_| is_truth) {
+            parts.extend(sides);
+            continue;
+        }
+        let found = match part {
+            Expr::InList(list) if is_truth => says_too_little(list),
+            part => part.exists(|part| Ok(matches!(part, Expr::InList(_))))?,
+        };
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The expression with its lists hidden; where NULL counts as false those alone that texts say too little of.
+fn with_hidden_lists(expr: Expr, is_truth: bool) -> Result<Transformed<Expr>> {
+    // The parts of a condition come from the top down: below anything but AND and OR all lists are hidden.
+    expr.transform_down(|part| match part {
+        part if is_truth && sides(&part).is_some() => Ok(Transformed::no(part)),
+        Expr::InList(list) if is_truth && !says_too_little(&list) => {
+            let same = Expr::InList(list);
+            Ok(Transformed::new(same, false, TreeNodeRecursion::Jump))
+        }
+        part => {
+            let done = part.transform_down(in_function)?;
+            Ok(Transformed::new(
+                done.data,
+                done.transformed,
+                TreeNodeRecursion::Jump,
+            ))
+        }
+    })
+}
+
+fn in_function(part: Expr) -> Result<Transformed<Expr>> {
+    let (part, is_hidden) = match part {
+        Expr::InList(list) => (hidden(Expr::InList(list)), true),
+        Expr::ScalarFunction(call) if call.func.inner().is::<AsItIs>() => {
+            (Expr::ScalarFunction(call), false)
+        }
+        other => return Ok(Transformed::no(other)),
+    };
+    Ok(Transformed::new(part, is_hidden, TreeNodeRecursion::Jump))
 }
 
 /// Whether items that differ as texts may be equal, or are neither equal nor different.

@@ -10,7 +10,7 @@ use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
 use thalweg_table::{Durability, RowAddress, RowPlace, TableView, decode_block, decode_rows};
 
-/// What hides rows, and where they and all others are.
+/// A mask edit, with the places of the rows that it deletes and of all others.
 pub(crate) struct Found {
     pub(crate) edit: MaskEdit,
     pub(crate) hidden: Vec<RowAddress>,
@@ -25,8 +25,8 @@ fn numbers(batch: &RecordBatch) -> Vec<u64> {
     column.values().to_vec()
 }
 
-/// What hides the rows with these numbers in the second column, none of which is hidden yet. `whole`: blocks of fragments all of
-/// whose rows go are hidden as a whole.
+/// The edit that deletes the rows with these numbers in the second column, none of which is deleted yet. `whole`: blocks of
+/// fragments all of whose rows go are hidden as a whole.
 pub(crate) fn find(view: &TableView, victims: &BTreeSet<u64>, whole: bool) -> Found {
     let (table, store) = (view.snapshot(), view.engine().kernel().store());
     let mut items: BTreeMap<ItemName, OfItem> = BTreeMap::new();

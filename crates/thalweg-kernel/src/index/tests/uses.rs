@@ -34,7 +34,7 @@ fn count_pages(child: &Child, disk: &Disk, expected: &mut Expected) {
     }
 }
 
-/// What a walk through the whole tree finds, with the items of the model.
+/// The expected uses: the pages of the whole tree, and the items of the model.
 fn walked(world: &World) -> Vec<FileUse> {
     let mut expected = Expected::new();
     if let Some(root) = &world.tree.root {
