@@ -66,6 +66,7 @@ mod rules;
 mod segment;
 mod segment_supply;
 mod since_checkpoint;
+mod size_limits;
 mod space_estimates;
 pub mod state;
 pub mod store;
@@ -88,7 +89,9 @@ pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;
 #[cfg(feature = "broken-rules")]
-pub use rules::{Rule, break_rule, limit_changed_bytes, limit_page_entries};
+pub use rules::{Rule, break_rule};
+#[cfg(feature = "broken-rules")]
+pub use size_limits::{limit_changed_bytes, limit_page_entries};
 pub use state::{Snapshot, TableSnapshot};
 pub use table_state::TableState;
 pub use working::name_is_taken;

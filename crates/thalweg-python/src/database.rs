@@ -1,6 +1,6 @@
 //! An open database.
 
-use crate::error::{NotFoundError, OrRaise, raise};
+use crate::error::{NotFoundError, OrRaise, raise, unsupported};
 use crate::finalize::Callback;
 use crate::input::{self, Input};
 use crate::many;
@@ -142,14 +142,6 @@ fn durability_named(name: &str) -> PyResult<Durability> {
             Err(raise(ErrorKind::Invalid, message))
         }
     }
-}
-
-/// What the contract names and this version lacks.
-pub(crate) fn unsupported(what: &str) -> PyErr {
-    raise(
-        ErrorKind::Unsupported,
-        format!("{what} is not offered by this version"),
-    )
 }
 
 /// An open database; made by thalweg.connect().

@@ -2,8 +2,7 @@
 
 use crate::appender::PyAppender;
 use crate::cells::cell;
-use crate::database::unsupported;
-use crate::error::{OrRaise, exception, raise};
+use crate::error::{OrRaise, exception, raise, unsupported};
 use crate::finalize::Callback;
 use crate::input::{self, Input};
 use crate::options::{flag, names, optional_dict, optional_text, whole_number};

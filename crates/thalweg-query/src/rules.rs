@@ -29,8 +29,7 @@ use datafusion::common::ExprSchema;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
@@ -254,7 +253,7 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
                 shape = Shape::Chain;
                 &node.input
             }
-            LogicalPlan::TableScan(scan) if is_stored(scan) => return shape,
+            LogicalPlan::TableScan(scan) if StoredTable::is_in(scan) => return shape,
             LogicalPlan::Extension(node) if node.node.as_any().is::<AggregateNode>() => {
                 return shape;
             }
@@ -272,7 +271,7 @@ pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
     // The closures cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
         match node {
-            LogicalPlan::TableScan(scan) => has_given |= !is_stored(scan),
+            LogicalPlan::TableScan(scan) => has_given |= !StoredTable::is_in(scan),
             LogicalPlan::Aggregate(aggregate) => {
                 aggregates = true;
                 by_time |= wants_rows_in_time(aggregate);
@@ -323,16 +322,6 @@ pub(crate) fn compares_floats(plan: &LogicalPlan) -> bool {
         Ok(compares)
     });
     found.unwrap_or(true)
-}
-
-fn is_stored(scan: &TableScan) -> bool {
-    source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<StoredTable>())
-}
-
-/// The stored table that a scan reads.
-pub(crate) fn stored(scan: &TableScan) -> Option<StoredTable> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<StoredTable>().cloned()
 }
 
 fn has_subquery(node: &LogicalPlan) -> bool {

@@ -37,13 +37,11 @@ pub use summaries::{Summaries, SummaryList};
 pub use tree::{Tree, WrittenPages};
 pub use walk::{Blocks, Place, Step, Walk};
 
-use crate::block::MAX_POSITIONS;
 use crate::ids::{CommitNo, FileId};
+pub use crate::size_limits::MAX_PAGE_ENTRIES;
+use crate::size_limits::MAX_POSITIONS;
 use crate::summary::{ByteBounds, ColumnSummary, ValueRange};
 use std::fmt;
-
-/// Most entries of a page. (Small in this crate's unit tests, so that few blocks make a high tree.)
-pub const MAX_PAGE_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
 
 /// Column summaries from which on a page counts as full: wide tables have a smaller fan-out.
 pub const MAX_PAGE_SUMMARIES: usize = if cfg!(test) { 20 } else { 16_384 };
