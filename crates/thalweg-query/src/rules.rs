@@ -9,6 +9,7 @@ use crate::dependencies::{GroupDistinct, NothingUnique};
 use crate::guards::{CommonParts, GuardConditions};
 use crate::hidden::HideConditions;
 use crate::limits::LimitsOfRows;
+use crate::lists_apart::SimplifyListsApart;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
@@ -37,7 +38,6 @@ use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
-use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -91,7 +91,7 @@ pub(crate) struct Rules {
 impl Rules {
     pub(crate) fn new() -> Self {
         let short: LogicalRules = vec![
-            Arc::new(SimplifyExpressions::new()),
+            Arc::new(SimplifyListsApart::default()),
             Arc::new(EliminateFilter::new()),
             Arc::new(EliminateLimit::new()),
             Arc::new(LimitsOfRows),
@@ -106,6 +106,11 @@ impl Rules {
         // It takes a column that is unique in one side of a join for unique behind the join, and drops what is sorted by after it.
         full.rules
             .retain(|rule| rule.name() != "eliminate_duplicated_expr");
+        for rule in &mut full.rules {
+            if rule.name() == SimplifyListsApart::default().name() {
+                *rule = Arc::new(SimplifyListsApart::default());
+            }
+        }
         let at = full
             .rules
             .iter()

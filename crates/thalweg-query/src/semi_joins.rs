@@ -39,7 +39,9 @@ impl OptimizerRule for EachKeyOnce {
             join.join_type,
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark
         );
-        if !asks || join.on.is_empty() || has_each_once(&join.right) {
+        // Random values are drawn for each row that is asked for.
+        let is_drawn = join.filter.as_ref().is_some_and(Expr::is_volatile);
+        if !asks || is_drawn || join.on.is_empty() || has_each_once(&join.right) {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
         let keys = columns_looked_at(&join);
