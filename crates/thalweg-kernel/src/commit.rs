@@ -5,6 +5,7 @@ use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
 use crate::masks::MaskEdit;
 use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
+use crate::state::TableSnapshot;
 use bytes::Bytes;
 
 /// When a commit returns, named by what it survives then.
@@ -36,9 +37,12 @@ pub struct Commit {
     pub edits: Vec<Edit>,
     /// Rows that are hidden, after all else: of items and open rows that there are, or of items that this commit brings.
     pub masks: Vec<MaskEdit>,
-    /// The last commit of the snapshot that replacements and the ranges of a coverage were prepared from. Replacements are
+    /// The last commit of the snapshot that replacements by name and the ranges of a coverage were prepared from. Replacements are
     /// refused if blocks of their table were replaced since, ranges if rows came into them since without their entries.
     pub prepared_at: Option<CommitNo>,
+    /// The tables of the snapshot that removed runs were found in: what came into a run since is left where it is, and where
+    /// something went the commit is refused.
+    pub runs_of: Vec<TableSnapshot>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
 }

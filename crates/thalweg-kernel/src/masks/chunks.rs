@@ -106,14 +106,19 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         Some(value)
     }
 
-    /// The entries with keys from one up to, and without, another one.
-    pub(super) fn range(&self, keys: Range<K>) -> impl Iterator<Item = (&K, &V)> {
-        let (at, place) = self.find(&keys.start);
+    /// The entries with keys from one on.
+    pub(super) fn from(&self, key: &K) -> impl Iterator<Item = (&K, &V)> + use<'_, K, V> {
+        let (at, place) = self.find(key);
         let first = place.unwrap_or_else(|place| place);
         let chunks = self.chunks.iter().skip(at);
         let entries = chunks.flat_map(|chunk| chunk.iter()).skip(first);
-        let entries = entries.take_while(move |(key, _)| *key < keys.end);
         entries.map(|(key, value)| (key, value))
+    }
+
+    /// The entries with keys from one up to, and without, another one.
+    pub(super) fn range(&self, keys: Range<K>) -> impl Iterator<Item = (&K, &V)> {
+        let entries = self.from(&keys.start);
+        entries.take_while(move |(key, _)| **key < keys.end)
     }
 }
 

@@ -10,7 +10,7 @@ use super::positions::Positions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
-use crate::index::{Entry, EntryKey, ItemName, Place};
+use crate::index::{Entry, EntryKey, ItemName, ItemRun, Place};
 use crate::wire::{Fault, Reader};
 use std::ops::Range;
 
@@ -193,6 +193,27 @@ impl TableMasks {
         self.rows -= list.rows();
         self.bytes -= item_bytes(&list);
         list.rows()
+    }
+
+    /// The masked items of a run.
+    fn of_run(&self, run: &ItemRun) -> impl Iterator<Item = (&ItemName, &MaskList)> {
+        let last = run.last.key;
+        let from = ItemName::first_with(run.first.key);
+        self.items
+            .from(&from)
+            .take_while(move |(name, _)| name.key <= last)
+    }
+
+    /// How many rows of the items of a run are hidden.
+    #[must_use]
+    pub fn rows_of_run(&self, run: &ItemRun) -> u64 {
+        self.of_run(run).map(|(_, list)| list.rows()).sum()
+    }
+
+    /// Takes away the masks of all items of a run, which go; returns how many rows they hide.
+    pub fn take_run(&mut self, run: &ItemRun) -> u64 {
+        let names: Vec<ItemName> = self.of_run(run).map(|(name, _)| *name).collect();
+        names.iter().map(|name| self.take_item(name)).sum()
     }
 
     /// Takes away the masks of open rows of commits up to one, which are covered; returns how many rows they hide.
