@@ -8,9 +8,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::orders::{OrderReplace, Removed, ReplaceEdit, Run};
+use thalweg_kernel::repair::repair;
+use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{
     Commit, CommitNo, Edit, ErrorKind, Options, Result, TableId, limit_page_entries,
 };
@@ -286,5 +289,160 @@ proptest! {
         toy.kernel.flush().unwrap();
         let keys: Vec<i64> = model.iter().map(|row| row.0).collect();
         check(&sim, &toy, table, &keys);
+    }
+}
+
+/// Where the index pages in the log begin.
+fn pages_in_log(sim: &SimEnv) -> Vec<(PathBuf, u64)> {
+    let mut places = Vec::new();
+    for (path, _) in sim.files() {
+        if path.starts_with("/db/log") {
+            let bytes = sim.read_file(&path).unwrap();
+            let found = bytes.windows(4).enumerate();
+            let found = found.filter(|(_, bytes)| bytes == b"TIPG");
+            places.extend(found.map(|(at, _)| (path.clone(), at as u64)));
+        }
+    }
+    assert!(!places.is_empty());
+    places
+}
+
+fn flip(sim: &SimEnv, places: &[(PathBuf, u64)]) {
+    for (path, at) in places {
+        let at = at + 40;
+        let byte = sim.read_file(path).unwrap()[usize::try_from(at).unwrap()];
+        sim.overwrite_file(path, at, &[byte ^ 1]).unwrap();
+    }
+}
+
+#[test]
+fn runs_wait_for_a_page_that_cannot_be_read() {
+    let (sim, toy, table) = in_order(5, 0..80);
+    hide(&toy, mask(&toy, table, &[31])).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let open = |sim: &SimEnv| Toy::open(&sim.env(), "/db", &options, 4).unwrap();
+    let group = |keys: &[i64]| {
+        let rows = rows(keys.iter().copied());
+        toy.append_group(table, &rows, 1, Disk).unwrap();
+    };
+    let delete = |keys| commit(&toy, range(&toy, table, keys)).unwrap();
+    // Runs with common keys, of items that waited and others; an item that leaves within one that comes later; keys used again.
+    let steps: [&dyn Fn(); 9] = [
+        &|| _ = delete(11..=40),
+        &|| group(&[20, 21, 30, 64]),
+        &|| {
+            hide(&toy, mask(&toy, table, &[60, 61]))
+                .map(|_| ())
+                .unwrap()
+        },
+        &|| _ = delete(21..=51),
+        &|| group(&[20, 25, 61]),
+        &|| _ = delete(19..=62),
+        &|| group(&[20, 40]),
+        &|| {
+            hide(&toy, mask(&toy, table, &[40, 70]))
+                .map(|_| ())
+                .unwrap()
+        },
+        &|| _ = delete(5..=22),
+    ];
+    for step in steps {
+        step();
+        let want = keys_of(&toy, table);
+        for with_checkpoint in [false, true] {
+            let image = sim.crash_image(&CrashChoice::Kill);
+            let damage = pages_in_log(&image);
+            flip(&image, &damage);
+            let again = open(&image);
+            let state = again.kernel.snapshot().unwrap().table(table).unwrap();
+            assert!(rows_of(&again, &state).is_err(), "the table is read");
+            if with_checkpoint {
+                let other = again.create("u").unwrap();
+                again.append(other, &rows([1]), Disk).unwrap();
+                again.kernel.checkpoint().unwrap();
+                drop(again);
+                let again = open(&image);
+                let state = again.kernel.snapshot().unwrap().table(table).unwrap();
+                assert!(rows_of(&again, &state).is_err(), "the table is read");
+                again.kernel.close().unwrap();
+            } else {
+                drop(again);
+            }
+            flip(&image, &damage);
+            let healed = open(&image);
+            assert_eq!(keys_of(&healed, table), want, "{with_checkpoint}");
+            assert!(healed.kernel.verify(&mut |_| {}).unwrap().damage.is_empty());
+        }
+    }
+}
+
+/// Damages the frame of a commit behind what it says of its sections.
+fn lose(sim: &SimEnv, commit: CommitNo) {
+    let wanted = commit.0.to_le_bytes();
+    for (path, _) in sim.files() {
+        if !path.starts_with("/db/log") {
+            continue;
+        }
+        let bytes = sim.read_file(&path).unwrap();
+        let is_it =
+            |at: &usize| bytes[*at..].starts_with(b"TFRM") && bytes[at + 8..at + 16] == wanted;
+        let found = (0..bytes.len().saturating_sub(64)).find(is_it);
+        if let Some(at) = found {
+            sim.overwrite_file(&path, at as u64 + 120, &[0xA5]).unwrap();
+            return;
+        }
+    }
+    panic!("a frame of commit {}", commit.0)
+}
+
+#[test]
+fn a_repair_applies_runs_to_what_is_there() {
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    // Whether what is lost before the deletion lists an edit, and what is left then.
+    let kept: Vec<i64> = (0..4).chain(29..32).collect();
+    let all: Vec<i64> = (0..32).collect();
+    for (loses_edits, keys) in [(false, kept), (true, all)] {
+        let (sim, toy, table) = in_order(6, 0..32);
+        toy.kernel.checkpoint().unwrap();
+        let lost = match loses_edits {
+            false => toy
+                .append_group(table, &rows([10, 11, 40]), 1, Disk)
+                .unwrap(),
+            true => toy.append_fragment(table, &rows([10, 11, 40]), 2).unwrap(),
+        };
+        toy.append(table, &rows([5]), Disk).unwrap();
+        commit(&toy, range(&toy, table, 4..=28)).unwrap();
+        toy.append(table, &rows([50]), Disk).unwrap();
+        let image = sim.crash_image(&CrashChoice::Kill);
+        lose(&image, lost);
+        let report = repair(&image.env(), Path::new("/db"), &options, &mut |_| {}).unwrap();
+        let repaired = Toy::open(&image.env(), "/db", &options, 4).unwrap();
+        let found: BTreeSet<i64> = keys_of(&repaired, table).into_iter().collect();
+        let mut want: BTreeSet<i64> = keys.into_iter().chain([50]).collect();
+        // Nothing hides open rows of a commit that is left out.
+        want.extend(loses_edits.then_some(5));
+        assert_eq!(found, want, "{loses_edits}: {:?}", report.given_up);
+        let may_be_back = |damage: &Damage| damage.what.contains("deleted rows may be back");
+        assert_eq!(
+            report.given_up.iter().filter(|at| may_be_back(at)).count(),
+            1,
+            "{:?}",
+            report.given_up
+        );
+        assert!(
+            repaired
+                .kernel
+                .verify(&mut |_| {})
+                .unwrap()
+                .damage
+                .is_empty()
+        );
     }
 }

@@ -13,11 +13,13 @@ use thalweg_env::Env;
 use thalweg_kernel::Commit;
 use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
-use thalweg_table::{CreateOptions, Durability, Engine, EngineOptions, KeyRange, Result, Table};
+use thalweg_table::{
+    CreateOptions, Durability, Engine, EngineOptions, KeyRange, Result, Table, Value,
+};
 
 const THREADS: usize = 8;
 /// Rows that each of them hides.
-const SINGLE_ROWS: usize = 10_000;
+const SINGLE_ROWS: usize = 4_000;
 const BATCH_ROWS: usize = 1_000_000;
 
 fn main() -> Result<()> {
@@ -58,8 +60,15 @@ fn schema() -> SchemaRef {
 /// Rows with the times from `first` on.
 fn batch(first: usize, rows: usize) -> RecordBatch {
     let times = (first..first + rows).map(|row| i64::try_from(row).unwrap_or(i64::MAX));
+    // No codec makes them small, so that the rows go into files.
+    let mixed = |row: usize| {
+        (row as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+    };
+    let mixed = move |row| mixed(row).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     #[expect(clippy::cast_precision_loss, reason = "values for a measurement")]
-    let values = (first..first + rows).map(|row| (row % 977) as f64 / 10.0);
+    let values = (first..first + rows).map(|row| (mixed(row) >> 11) as f64);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(times)),
         Arc::new(Float64Array::from_iter_values(values)),
@@ -175,22 +184,32 @@ impl Bench {
         let id = table.view()?.snapshot().id;
         let blocks = Self::blocks(&table)?;
         let all = blocks.len();
-        let one = |thread: usize| -> Result<()> {
-            for n in 0..SINGLE_ROWS {
-                // All threads in all blocks, each row once.
-                let number = n * THREADS + thread;
-                let block = &blocks[number * 7_919 % all];
-                let row = u32::try_from(number / all).unwrap_or(u32::MAX);
-                let mask = (block.rank, BlockMask::Rows(Positions::of_rows([row])));
-                hide(&table, edit_of(id, vec![mask_of(block, vec![mask])?]))?;
-            }
-            Ok(())
-        };
+        self.by_threads("hides a row", &|number| {
+            // All threads in all blocks, each row once.
+            let block = &blocks[number * 7_919 % all];
+            let row = u32::try_from(number / all).unwrap_or(u32::MAX);
+            let mask = (block.rank, BlockMask::Rows(Positions::of_rows([row])));
+            hide(&table, edit_of(id, vec![mask_of(block, vec![mask])?]))
+        })?;
+        // What the disk lets through.
+        self.by_threads("appends a row", &|number| {
+            let time = i64::try_from(self.rows + number).unwrap_or(i64::MAX);
+            table.put(
+                &[Value::Int(time), Value::Float(0.5)],
+                Some(Durability::Disk),
+            )
+        })?;
+        table.engine().close()
+    }
+
+    /// Commits by several threads, each of which waits for its own.
+    fn by_threads(&self, what: &str, commit: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+        let one = |thread: usize| (0..SINGLE_ROWS).try_for_each(|n| commit(n * THREADS + thread));
         let (took, done) = self.milliseconds(|| {
             Ok(std::thread::scope(|scope| {
                 let threads = (0..THREADS).map(|thread| scope.spawn(move || one(thread)));
                 let threads: Vec<_> = threads.collect();
-                let done = threads.into_iter().map(|thread| thread.join());
+                let done = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
                 done.filter_map(std::result::Result::ok)
                     .collect::<Result<Vec<()>>>()
             }))
@@ -199,9 +218,9 @@ impl Bench {
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let rate = commits as f64 * 1e3 / took;
         println!(
-            "single: {commits} commits of {THREADS} threads in {took:.0} ms, {rate:.0} a second"
+            "single: {THREADS} threads, each commit {what}: {commits} in {took:.0} ms, {rate:.0} a second"
         );
-        table.engine().close()
+        Ok(())
     }
 
     fn range(&self) -> Result<()> {

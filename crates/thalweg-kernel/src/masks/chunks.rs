@@ -106,6 +106,15 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         Some(value)
     }
 
+    /// The last entry with a key up to one, that one included.
+    pub(super) fn up_to(&self, key: &K) -> Option<(&K, &V)> {
+        let behind = self.chunks.partition_point(|chunk| chunk[0].0 <= *key);
+        let chunk = self.chunks.get(behind.checked_sub(1)?)?;
+        let behind = chunk.partition_point(|(other, _)| other <= key);
+        let (key, value) = &chunk[behind.checked_sub(1)?];
+        Some((key, value))
+    }
+
     /// The entries with keys from one on.
     pub(super) fn from(&self, key: &K) -> impl Iterator<Item = (&K, &V)> + use<'_, K, V> {
         let (at, place) = self.find(key);
@@ -151,6 +160,7 @@ mod tests {
             assert_eq!(map.is_empty(), model.is_empty());
             assert_eq!(map.first(), model.first_key_value());
             assert_eq!(map.last(), model.last_key_value());
+            assert_eq!(map.up_to(&start), model.range(..=start).next_back());
             if draw(100) == 0 {
                 copies.push((map.clone(), model.clone()));
             }
