@@ -3,7 +3,8 @@
 //! `cargo run --release -p thalweg-table --example deletes -- [rows] [directory] [parts]`
 //!
 //! The table has a timestamp and one value for each row. `parts` is any of `scattered`, which hides one row of a hundred by one
-//! commit, `single`, which hides rows one by one in 8 threads, and `range`, which deletes nine tenths of all rows by their times.
+//! commit, `single`, which hides rows one by one in 8 threads, and `range`, which deletes four fifths of all rows
+//! by their times; with `packed` all blocks lie in the log, else in files.
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -36,6 +37,7 @@ fn main() -> Result<()> {
         env: Env::os(),
         directory,
         rows: rows.unwrap_or(10_000_000),
+        is_packed: parts.contains("packed"),
     };
     if parts.contains("scattered") {
         bench.scattered()?;
@@ -58,9 +60,9 @@ fn schema() -> SchemaRef {
 }
 
 /// Rows with the times from `first` on.
-fn batch(first: usize, rows: usize) -> RecordBatch {
+fn batch(first: usize, rows: usize, is_packed: bool) -> RecordBatch {
     let times = (first..first + rows).map(|row| i64::try_from(row).unwrap_or(i64::MAX));
-    // No codec makes them small, so that the rows go into files.
+    // No codec makes them small, so that the rows go into files; or one does, and each block is an item of the log.
     let mixed = |row: usize| {
         (row as u64)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -68,7 +70,10 @@ fn batch(first: usize, rows: usize) -> RecordBatch {
     };
     let mixed = move |row| mixed(row).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     #[expect(clippy::cast_precision_loss, reason = "values for a measurement")]
-    let values = (first..first + rows).map(|row| (mixed(row) >> 11) as f64);
+    let values = (first..first + rows).map(|row| match is_packed {
+        true => (row % 977) as f64,
+        false => (mixed(row) >> 11) as f64,
+    });
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(times)),
         Arc::new(Float64Array::from_iter_values(values)),
@@ -89,6 +94,7 @@ struct Bench {
     env: Env,
     directory: PathBuf,
     rows: usize,
+    is_packed: bool,
 }
 
 impl Bench {
@@ -111,8 +117,17 @@ impl Bench {
         };
         let table = engine.create_table("t", &schema(), &options)?;
         let starts = (0..self.rows).step_by(BATCH_ROWS);
-        let batches = starts.map(|first| Ok(batch(first, BATCH_ROWS.min(self.rows - first))));
-        let (took, _) = self.milliseconds(|| table.append(batches, None))?;
+        let batches = starts.map(|first| {
+            Ok(batch(
+                first,
+                BATCH_ROWS.min(self.rows - first),
+                self.is_packed,
+            ))
+        });
+        let (took, ()) = self.milliseconds(|| match self.is_packed {
+            true => { batches }.try_for_each(|batch| table.append([batch], None).map(|_| ())),
+            false => table.append(batches, None).map(|_| ()),
+        })?;
         let stats = table.stats()?;
         println!(
             "{} rows in {} blocks of {} files, loaded in {took:.0} ms",

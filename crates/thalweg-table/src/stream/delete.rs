@@ -21,23 +21,31 @@ use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, P
 use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, OpenRows, Result};
 
-/// Attempts that may lose a race against another commit.
+/// Attempts that may lose a race against another commit, and those after which maintenance waits.
 const MOST_CONFLICTS: u32 = 64;
+const CONFLICTS_BESIDE_MAINTENANCE: u32 = 3;
 
 /// Deletes the rows with keys of a range; returns how many there were.
 pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
     if keys.is_empty() {
         return Ok(0);
     }
+    let engine = table.engine();
     let (mut conflicts, mut has_encoded) = (0, false);
+    let mut maintenance = None;
     loop {
+        // Else it could replace blocks of the range again and again.
+        if conflicts >= CONFLICTS_BESIDE_MAINTENANCE && maintenance.is_none() {
+            let closed = engine.closed();
+            maintenance = engine.maintenance().wait(&|| closed.check().is_ok());
+        }
         let view = table.view()?;
         let plan = Deletion::plan(&view, keys).map_err(|e| table.name_error(e))?;
         let rows = plan.rows;
         let Some(commit) = plan.into_commit(&view) else {
             return Ok(0);
         };
-        match table.engine().kernel().commit(commit, durability) {
+        match engine.kernel().commit(commit, durability) {
             Ok(_) => return Ok(rows),
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
                 conflicts += 1;
@@ -45,7 +53,7 @@ pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability
             // The masks of very many small commits whose rows are open do not fit one frame.
             Err(e) if e.kind() == ErrorKind::Limit && !has_encoded => {
                 has_encoded = true;
-                table.engine().kernel().encode_open_rows(table.id())?;
+                engine.kernel().encode_open_rows(table.id())?;
             }
             Err(e) => return Err(table.name_error(e)),
         }
