@@ -5,6 +5,7 @@ use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
 use crate::masks::MaskEdit;
 use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
+use crate::rows_part::RowsPart;
 use crate::state::TableSnapshot;
 use bytes::Bytes;
 
@@ -45,23 +46,6 @@ pub struct Commit {
     pub runs_of: Vec<TableSnapshot>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
-}
-
-/// A few rows of one table, raw.
-#[derive(Clone, Debug)]
-pub struct RowsPart {
-    /// The table.
-    pub table: TableId,
-    /// The version of the definition that `payload` was written by.
-    pub definition_version: u32,
-    /// How many.
-    pub rows: u32,
-    /// Smallest and largest order key.
-    pub key_min: i64,
-    /// See `key_min`.
-    pub key_max: i64,
-    /// The rows; the layer above knows how to read them.
-    pub payload: Bytes,
 }
 
 /// Blocks of one order of a table.

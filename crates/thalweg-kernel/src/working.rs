@@ -16,7 +16,7 @@ use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
 use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
 use crate::change::Change;
-use crate::commit::{Commit, Edit, NEW_TABLE, Producer, RowsPart};
+use crate::commit::{Commit, Edit, NEW_TABLE, Producer};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
@@ -29,6 +29,7 @@ use crate::orders::{
     AddHead, Coverage, OrderAction, OrderReplace, Orders, OrdersEdit, ReplaceEdit,
 };
 use crate::producers::Producers;
+use crate::rows_part::RowsPart;
 use crate::rules::Rule;
 use crate::since_checkpoint::SinceCheckpoint;
 use crate::state::DbState;

@@ -40,7 +40,7 @@ fn batch(table: &Table, times: impl Iterator<Item = i64> + Clone) -> RecordBatch
     // Their products do not repeat, so that blocks are not short.
     let numbers = times
         .clone()
-        .map(|time| time.wrapping_mul(0x9e37_79b9_7f4a_7c1));
+        .map(|time| time.wrapping_mul(0x1e37_79b9_7f4a_7c15));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(times)),
         Arc::new(Int64Array::from_iter_values(numbers)),
@@ -56,9 +56,6 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0_i64..400 {
-                if is_done.load(Ordering::Relaxed) {
-                    break;
-                }
                 // In order, late, and one by one.
                 let first = if round % 3 == 0 {
                     round * 10
@@ -75,19 +72,23 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
                 table.put(&row, PROCESS).unwrap();
                 appended.fetch_add(1, Ordering::Relaxed);
             }
+            is_done.store(true, Ordering::Relaxed);
         });
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 table.maintain().unwrap();
             }
         });
-        let (table, deleted) = (&table, &deleted);
+        let (table, deleted, is_done) = (&table, &deleted, &is_done);
         let delete = move |seed: i64| {
-            for round in 0..60 {
+            for round in 0.. {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
                 let first = (round * 37 + seed) % 700;
                 let keys = KeyRange {
                     first,
-                    last: first + round * 5,
+                    last: first + round % 60 * 5,
                 };
                 // Another one may have hidden rows of the same blocks again and again.
                 match table.delete_range(keys, PROCESS) {
@@ -99,12 +100,10 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
         let other = scope.spawn(move || delete(11));
         delete(300);
         other.join().unwrap();
-        is_done.store(true, Ordering::Relaxed);
     });
     let left = table.view().unwrap().row_count();
     let deleted = deleted.into_inner();
     assert_eq!(left + deleted, appended.into_inner());
-    assert!(deleted > 0);
     // Alone, nothing refuses it.
     assert_eq!(table.delete_range(KeyRange::ALL, PROCESS).unwrap(), left);
     assert_eq!(table.delete_range(KeyRange::ALL, PROCESS).unwrap(), 0);
