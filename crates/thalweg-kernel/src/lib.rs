@@ -58,6 +58,7 @@ mod recover;
 pub mod repair;
 mod replay;
 mod root;
+mod rows_part;
 #[cfg_attr(
     not(feature = "broken-rules"),
     expect(unreachable_pub, reason = "public where tests break rules")
@@ -80,7 +81,7 @@ mod wire;
 mod working;
 mod writer;
 
-pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer, RowsPart};
+pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::Kernel;
@@ -88,6 +89,7 @@ pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES, are_few_pages};
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;
+pub use rows_part::RowsPart;
 #[cfg(feature = "broken-rules")]
 pub use rules::{Rule, break_rule};
 #[cfg(feature = "broken-rules")]

@@ -8,7 +8,7 @@ use crate::block::EncodedBlock;
 use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
-use crate::index::{ItemName, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
+use crate::index::{ItemName, ItemRun, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
 use crate::masks::MaskEdit;
 use crate::size_limits::changed_limit_bytes;
 
@@ -101,8 +101,11 @@ fn edit_bytes(edit: &Edit) -> usize {
         Edit::RenameTable { name, .. } => name.len(),
         Edit::SetDefinition { definition, .. } => definition.len(),
         Edit::Replace(edit) => {
-            let removed = edit.orders.iter().map(|order| order.removed_items().len());
-            removed.sum::<usize>() * ItemName::BYTES
+            let removed = edit.orders.iter().map(|order| {
+                order.removed_items().len() * ItemName::BYTES
+                    + order.removed_runs().len() * ItemRun::BYTES
+            });
+            removed.sum()
         }
         Edit::DropTable { .. } | Edit::AddFragments { .. } | Edit::Orders(_) => 0,
     }

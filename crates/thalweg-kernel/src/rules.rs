@@ -52,6 +52,8 @@ pub enum Rule {
     CarriedHidden,
     /// Masks go with the item or the open rows that they are of.
     MasksGo,
+    /// Runs take out what their maker has found, and nothing that came since.
+    RunsOfSnapshot,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -60,7 +62,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -82,6 +84,7 @@ impl Rule {
         Self::LeavingItems,
         Self::CarriedHidden,
         Self::MasksGo,
+        Self::RunsOfSnapshot,
         Self::Checksum,
     ];
 

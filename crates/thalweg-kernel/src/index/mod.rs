@@ -17,6 +17,7 @@ mod name;
 mod nearest;
 mod page;
 mod pending;
+mod runs;
 mod summaries;
 mod summary_bytes;
 mod tree;
@@ -32,7 +33,8 @@ pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entr
 pub use name::ItemName;
 pub use nearest::Nearest;
 pub use page::{Page, PageLoader, UnsealedPage};
-pub(crate) use pending::Pending;
+pub(crate) use pending::{Pending, Waiting};
+pub use runs::ItemRun;
 pub use summaries::{Summaries, SummaryList};
 pub use tree::{Tree, WrittenPages};
 pub use walk::{Blocks, Place, Step, Walk};
