@@ -3,8 +3,8 @@
 //! DataFusion's simplification takes two of them together by the texts of their items: where none is in both, `n IN (1, 2) AND n IN
 //! (3, 4)` becomes false and `n NOT IN (1, 2) OR n NOT IN (3, 4)` true, also where `n` is NULL, and `a IN (b) AND a IN (c)` becomes
 //! false, also where `b` equals `c`. A later version mends the first (apache/datafusion#24258). Invariant: while an expression with
-//! several conditions that are lists or may become such is simplified, each of them is the argument of a function that returns it as
-//! it is, and into which no rule looks from outside. A chain of OR, and one of AND of negated lists, stay one: what is taken together
+//! several conditions that are lists or may become such is simplified, each part of AND and OR is the argument of a function that
+//! returns it as it is, and into which no rule looks from outside. A chain of OR, and one of AND of negated lists, stay one: what is taken together
 //! there is right. Before and after that they are plain, so that they show which blocks can be left out and which columns are keys of
 //! a join.
 
@@ -27,8 +27,8 @@ use std::sync::{Arc, LazyLock};
 #[derive(Debug, Default)]
 pub(crate) struct SimplifyListsApart(SimplifyExpressions);
 
-/// How often an expression is simplified: what becomes of the parts of a chain makes one of them after that.
-const ROUNDS: usize = 2;
+/// How often an expression is simplified: its parts may become a chain, and the chain a list.
+const ROUNDS: usize = 3;
 
 impl OptimizerRule for SimplifyListsApart {
     fn name(&self) -> &str {
@@ -107,10 +107,12 @@ fn is_aggregate(expr: &Expr) -> bool {
     matches!(inner, Expr::AggregateFunction(_))
 }
 
+/// NOT makes lists of chains of `<>`.
 fn may_have_several_lists(expr: &Expr) -> Result<bool> {
     let mut lists = 0;
     expr.apply(|part| {
-        lists += usize::from(is_list(part) || begins_chain(part));
+        let is_not = matches!(part, Expr::Not(_));
+        lists += usize::from(is_list(part) || begins_chain(part) || is_not);
         Ok(match lists {
             0 | 1 => TreeNodeRecursion::Continue,
             _ => TreeNodeRecursion::Stop,
@@ -147,22 +149,59 @@ fn is_list(expr: &Expr) -> bool {
     }
 }
 
-/// Hides an expression that is a list, a chain, or NOT of one.
+/// Hides lists and chains wherever they are, and each part of AND and OR, which may become one.
 fn with_lists_hidden(expr: Expr) -> Result<Transformed<Expr>> {
-    let mut inner = &expr;
+    let (inner, is_negated) = below_not(&expr);
+    if is_hidden(inner) {
+        return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
+    }
+    if is_list(inner) || chained_by(inner).is_some() {
+        return Ok(Transformed::new(
+            hidden(expr)?,
+            true,
+            TreeNodeRecursion::Jump,
+        ));
+    }
+    if is_negated || !joins(inner) {
+        return Ok(Transformed::no(expr));
+    }
+    expr.map_children(|part| {
+        let (inner, _) = below_not(&part);
+        let is_frame = joins(inner) && chained_by(inner).is_none();
+        match inner {
+            Expr::Literal(..) | Expr::Column(_) => Ok(Transformed::no(part)),
+            inner if is_frame || is_hidden(inner) => Ok(Transformed::no(part)),
+            _ => hidden(part).map(Transformed::yes),
+        }
+    })
+}
+
+fn below_not(expr: &Expr) -> (&Expr, bool) {
+    let mut inner = expr;
     while let Expr::Not(below) = inner {
         inner = below;
     }
-    let chain = match inner {
-        inner if is_list(inner) => None,
-        inner => match [Operator::Or, Operator::And]
-            .into_iter()
-            .find(|op| is_chain(inner, *op))
-        {
-            Some(op) => Some(op),
-            None => return Ok(Transformed::no(expr)),
-        },
-    };
+    (inner, !std::ptr::eq(inner, expr))
+}
+
+fn joins(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryExpr(binary) if binary.op.is_logic_operator())
+}
+
+fn is_hidden(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<AsItIs>())
+}
+
+/// By what the parts of a chain are joined.
+fn chained_by(expr: &Expr) -> Option<Operator> {
+    [Operator::Or, Operator::And]
+        .into_iter()
+        .find(|op| is_chain(expr, *op))
+}
+
+/// An expression as an argument, with the lists inside of it hidden, but not those that a chain joins.
+fn hidden(expr: Expr) -> Result<Expr> {
+    let chain = chained_by(below_not(&expr).0);
     let expr = expr.transform_down(|part| {
         let is_frame =
             matches!(part, Expr::Not(_)) || chain.is_some_and(|op| sides(&part, op).is_some());
@@ -177,11 +216,7 @@ fn with_lists_hidden(expr: Expr) -> Result<Transformed<Expr>> {
         ))
     })?;
     let hidden = ScalarFunction::new_udf(Arc::clone(&AS_IT_IS), vec![expr.data]);
-    Ok(Transformed::new(
-        Expr::ScalarFunction(hidden),
-        true,
-        TreeNodeRecursion::Jump,
-    ))
+    Ok(Expr::ScalarFunction(hidden))
 }
 
 /// Whether an expression is a chain of OR all of whose parts are lists or comparisons by `=`, or one of AND of negated lists.
