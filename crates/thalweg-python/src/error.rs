@@ -140,7 +140,7 @@ impl fmt::Debug for Raised {
 
 impl StdError for Raised {}
 
-/// What the contract names and this version lacks.
+/// The error for a feature that this version does not have.
 pub(crate) fn unsupported(what: &str) -> PyErr {
     raise(
         ErrorKind::Unsupported,

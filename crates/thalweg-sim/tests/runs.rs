@@ -1,6 +1,6 @@
 //! Items that a commit takes out by runs: just those that its maker has found, whatever came and went since.
 //!
-//! What could go wrong, and is tried here: a row goes that came after the deletion looked; an append refuses a deletion; a run takes
+//! Faults that these tests look for: a row goes that came after the deletion looked; an append refuses a deletion; a run takes
 //! other items than those it was made of; masks stay behind; pages of the index that cannot be read lose a run.
 #![expect(
     clippy::unwrap_used,

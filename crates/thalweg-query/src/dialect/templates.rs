@@ -51,7 +51,7 @@ pub(super) fn filled(template: &str, args: &[&Expr]) -> Result<Expr> {
     filler.fill(template)
 }
 
-/// What a template with clauses becomes.
+/// A filled template, or why its aggregates cannot take the clauses of the call.
 pub(super) enum Filled {
     Whole(Box<Expr>),
     /// An aggregate of it has an order of its own, and another one is asked for.
@@ -131,7 +131,7 @@ impl VisitorMut for Filler<'_> {
     }
 }
 
-/// What a call has beside its arguments, for the aggregates that it stands for.
+/// DISTINCT, FILTER, ORDER BY and the like of a call, which are handed to the aggregates of its template.
 pub(super) struct Clauses<'a> {
     written: &'a Function,
     pub(super) distinct: Option<DuplicateTreatment>,

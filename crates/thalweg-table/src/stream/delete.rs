@@ -60,7 +60,7 @@ pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability
     }
 }
 
-/// What is to be deleted.
+/// The runs and masks of one deletion, as planned from a snapshot.
 struct Deletion {
     removed: ReplaceEdit,
     masks: MaskEdit,
@@ -140,7 +140,7 @@ impl BorderItem {
     }
 }
 
-/// What is to be hidden of items that stick out of the range.
+/// Masks of items that lie partly in the range.
 fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
     let (table, store) = (view.snapshot(), view.engine().kernel().store());
     let reader = Reader::new(view, Some(&[]), keys)?;
@@ -215,7 +215,7 @@ fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
     masks.collect()
 }
 
-/// What is to be hidden of rows that are in no block yet.
+/// Masks of open rows, which are in no block yet.
 fn open_parts(view: &TableView, keys: KeyRange) -> Result<Vec<PartMask>> {
     let table = view.snapshot();
     let mut parts = Vec::new();
