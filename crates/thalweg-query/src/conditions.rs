@@ -35,12 +35,13 @@ impl OptimizerRule for PushDownConditions {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let plan = match plan {
-            LogicalPlan::Join(join) if is_drawn(&join) => with_drawn_above(join)?,
-            plan => plan,
-        };
-        let LogicalPlan::Filter(filter) = plan else {
-            return self.0.rewrite(plan, config);
+        let filter = match plan {
+            // What is drawn stays above it; the join goes on below.
+            LogicalPlan::Join(join) if is_drawn(&join) => {
+                return with_drawn_above(join).map(Transformed::yes);
+            }
+            LogicalPlan::Filter(filter) => filter,
+            plan => return self.0.rewrite(plan, config),
         };
         let filter = match filter.input.as_ref() {
             LogicalPlan::Join(join) if is_drawn(join) => {

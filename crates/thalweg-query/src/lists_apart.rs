@@ -71,13 +71,16 @@ impl OptimizerRule for SimplifyListsApart {
             let done = simplified_apart(expr, &simplifier)?;
             Ok(done.update_data(|expr| name.restore(expr)))
         };
-        let done = plan.clone().map_expressions(|expr| match expr {
+        let as_it_was = matches!(plan, LogicalPlan::Aggregate(_)).then(|| plan.clone());
+        let done = plan.map_expressions(|expr| match expr {
             Expr::GroupingSet(_) => expr.map_children(simplified),
             expr => simplified(expr),
         })?;
-        match &done.data {
+        match (&done.data, as_it_was) {
             // An aggregate that becomes another function needs a projection above: it is left as it is.
-            LogicalPlan::Aggregate(aggregate) if !aggregate.aggr_expr.iter().all(is_aggregate) => {
+            (LogicalPlan::Aggregate(aggregate), Some(plan))
+                if !aggregate.aggr_expr.iter().all(is_aggregate) =>
+            {
                 Ok(Transformed::no(plan))
             }
             _ => Ok(done),

@@ -4,6 +4,7 @@
 //! others. Invariants: of a join of rows that match, such conditions stand above it, as those of WHERE; of other joins they name a column
 //! of each side.
 
+use super::nodes::is_subquery;
 use crate::conditions::with_drawn_above;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -40,7 +41,11 @@ pub(super) fn of_rows_that_meet(
     }
     let of_each = [&join.left, &join.right].map(|side| side.schema().columns().into_iter().next());
     let of_pair = |condition: Expr| {
-        if !condition.is_volatile() || has_subquery(&condition) {
+        // Subqueries become joins only as parts of plain conditions. The closure cannot fail.
+        let has_subquery = condition
+            .exists(|part| Ok(is_subquery(part)))
+            .unwrap_or(true);
+        if !condition.is_volatile() || has_subquery {
             return condition;
         }
         let columns = of_each.iter().flatten().cloned().map(Expr::Column);
@@ -50,21 +55,6 @@ pub(super) fn of_rows_that_meet(
     let conditions = join.filter.take().map(split_conjunction_owned);
     join.filter = conjunction(conditions.into_iter().flatten().map(of_pair));
     Ok(Transformed::yes(LogicalPlan::Join(join)))
-}
-
-/// Subqueries become joins only as parts of plain conditions.
-fn has_subquery(condition: &Expr) -> bool {
-    let is_subquery = |part: &Expr| {
-        Ok(matches!(
-            part,
-            Expr::Exists(_)
-                | Expr::InSubquery(_)
-                | Expr::ScalarSubquery(_)
-                | Expr::SetComparison(_)
-        ))
-    };
-    // The closure cannot fail.
-    condition.exists(is_subquery).unwrap_or(true)
 }
 
 static OF_PAIR: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {

@@ -5,6 +5,7 @@
 //! true here for exactly the times for which it is true of instants; it is made without a cast of the column wherever
 //! the type of the column allows that.
 
+use super::nodes::is_subquery;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -373,13 +374,6 @@ fn worked_out_ns(expr: &Expr) -> Option<i128> {
         Ok(Expr::Literal(value, _)) => in_ns(&value),
         _ => None,
     }
-}
-
-fn is_subquery(expr: &Expr) -> bool {
-    matches!(
-        expr,
-        Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
-    )
 }
 
 /// The instant that a constant stands for; `None` for what is none, and for times that cannot be told exactly.
