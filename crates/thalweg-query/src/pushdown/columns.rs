@@ -425,10 +425,18 @@ mod tests {
             ranges(&is("i", 9).or(is("i", 2)).and(is("i", 4))),
             [range[0].clone(), (0, ValueRange::Int(Some(4), Some(4)))]
         );
+        // No row is equal to NULL.
+        let null = || lit(ScalarValue::Int32(None));
+        let nine = [(0, ValueRange::Int(Some(9), Some(9)))];
+        assert_eq!(ranges(&is("i", 9).or(col("i").eq(null()))), nine);
+        assert_eq!(ranges(&is("i", 9).or(null())), nine);
+        let listed = col("i").in_list(vec![null(), lit(9_i32)], false);
+        assert_eq!(ranges(&listed), nine);
         for open in [
+            col("i").in_list(vec![null()], false),
+            col("i").eq(null()).or(null().eq(col("i"))),
             is("i", 9).or(col("u").eq(lit(2_u64))),
             is("i", 9).or(col("i").gt(lit(2_i32))),
-            is("i", 9).or(col("i").eq(lit(ScalarValue::Int32(None)))),
             is("i", 9).or(col("i").eq(col("i"))),
             is("i", 9).or(col("i").in_list(vec![lit(2_i32)], true)),
         ] {
