@@ -15,17 +15,18 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
+use thalweg_kernel::index::{Entry, ItemName, Step as Visit};
 use thalweg_kernel::orders::{OrderReplace, Removed, ReplaceEdit, Run};
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, ErrorKind, Options, Result, TableId, limit_page_entries,
+    Commit, CommitNo, Edit, ErrorKind, Options, Result, TableId, TableSnapshot, limit_page_entries,
 };
 use thalweg_sim::driver::deletes::range_to_delete;
 use thalweg_sim::masks::{hide, mask, range};
-use thalweg_sim::oracle::rows_of;
+use thalweg_sim::oracle::{hidden_rows, rows_of};
 use thalweg_sim::orders::{commit_edit, open_indexed, staged};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_sim::toy::{Row, Toy, block_of_order};
 
 fn rows(keys: impl IntoIterator<Item = i64>) -> Vec<Row> {
     keys.into_iter().map(|key| (key, key + 1_000)).collect()
@@ -192,6 +193,8 @@ enum Step {
     Hide(RangeInclusive<i64>),
     /// A deletion that was planned before so many of the steps before it.
     Delete(RangeInclusive<i64>, usize),
+    /// A merge of so many items from one of them on, which was made before so many of the steps before it.
+    Merge(usize, usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -205,14 +208,87 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Checkpoint),
         1 => range().prop_map(Step::Hide),
         3 => (range(), 0_usize..3).prop_map(|(keys, before)| Step::Delete(keys, before)),
+        2 => (any::<usize>(), 1_usize..5, 0_usize..4)
+            .prop_map(|(from, many, before)| Step::Merge(from, many, before)),
     ]
+}
+
+/// The items of a table, and the rows of each that are not hidden.
+fn kept_items(toy: &Toy, state: &TableSnapshot) -> Vec<(Entry, Vec<Row>)> {
+    let mut items: Vec<(Entry, Vec<Row>)> = Vec::new();
+    let mut walk = state.tree.walk(None, toy.kernel.store().clone());
+    while let Some(block) = walk
+        .next_at(|entry, place| {
+            if place.is_some_and(|place| place.item == ItemName::of(entry)) {
+                items.push((entry.clone(), Vec::new()));
+            }
+            Visit::Descend
+        })
+        .unwrap()
+    {
+        let place = walk.place().unwrap();
+        let rows = toy.block_rows(&block).unwrap();
+        let hidden = hidden_rows(state, &place, rows.len());
+        let kept = (0_u32..)
+            .zip(rows)
+            .filter(|(at, _)| !hidden.contains(at))
+            .map(|(_, row)| row);
+        let of_item = |(entry, _): &&mut (Entry, Vec<Row>)| ItemName::of(entry) == place.item;
+        items.iter_mut().find(of_item).unwrap().1.extend(kept);
+    }
+    items
+}
+
+/// How many rows of an item are hidden; `None`: it is not there.
+fn hidden_of(toy: &Toy, state: &TableSnapshot, name: ItemName) -> Option<u64> {
+    let items = kept_items(toy, state);
+    let found = items.iter().find(|(entry, _)| ItemName::of(entry) == name);
+    found.map(|(entry, rows)| entry.rows - rows.len() as u64)
+}
+
+/// A merge of some items as of a snapshot, and how many rows of each are hidden there. `ordinal`: no other block has it.
+fn merge(
+    toy: &Toy,
+    state: &TableSnapshot,
+    from: usize,
+    many: usize,
+    ordinal: u32,
+) -> Option<(Commit, Vec<(ItemName, u64)>)> {
+    let items = kept_items(toy, state);
+    let from = from.checked_rem(items.len())?;
+    let chosen = &items[from..items.len().min(from + many)];
+    let mut rows: Vec<Row> = { chosen.iter() }
+        .flat_map(|(_, rows)| rows.clone())
+        .collect();
+    rows.sort_unstable();
+    let first = chosen.iter().map(|(entry, _)| entry.commit_min).min()?;
+    let last = chosen.iter().map(|(entry, _)| entry.commit_max).max()?;
+    let hidden =
+        |(entry, rows): &(Entry, Vec<Row>)| (ItemName::of(entry), entry.rows - rows.len() as u64);
+    let hidden: Vec<(ItemName, u64)> = chosen.iter().map(hidden).collect();
+    let mut fragment = toy.kernel.stage_fragment_of(state.id, 0).unwrap();
+    let mut block = block_of_order((state.id, 0), rows, Some((first, last)), 2);
+    block.entry = block.entry.committed(first, last, ordinal);
+    fragment.add_block(&block).unwrap();
+    let root = fragment.finish().unwrap();
+    let names = hidden.iter().map(|(name, _)| *name).collect();
+    let edit = ReplaceEdit {
+        left_out: hidden.iter().map(|(_, rows)| rows).sum(),
+        ..ReplaceEdit::of_rows(state.id, names, vec![root])
+    };
+    let commit = Commit {
+        edits: vec![Edit::Replace(edit)],
+        prepared_at: Some(state.commit()),
+        ..Commit::default()
+    };
+    Some((commit, hidden))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A deletion that was planned from an older snapshot takes the rows of that snapshot, or is refused for what others have deleted
-    /// or moved: never for what was appended.
+    /// or moved: never for what was appended. A merge is refused for another merge, or for what was deleted of its own blocks.
     #[test]
     fn a_deletion_takes_the_rows_that_it_has_found(steps in vec(step(), 1..30), seed in 0_u64..1_000) {
         limit_page_entries(4);
@@ -221,7 +297,9 @@ proptest! {
         let mut model: BTreeSet<(i64, i64)> = BTreeSet::new();
         let mut number = 0;
         let mut snapshots = Vec::new();
-        for step in &steps {
+        // Which of the steps were merges.
+        let mut merged = Vec::new();
+        for (ordinal, step) in (100..).zip(&steps) {
             let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
             // Whether anything but appends came since.
             snapshots.push((state, false));
@@ -230,7 +308,7 @@ proptest! {
                 keys.sort_unstable();
                 keys.into_iter().map(|key| { number += 1; (key, number) }).collect()
             };
-            let mut has_moved = false;
+            let (mut has_moved, mut has_merged) = (false, false);
             match step {
                 Step::Group(keys) => {
                     let rows = fresh(keys);
@@ -283,7 +361,24 @@ proptest! {
                         }
                     }
                 }
+                Step::Merge(from, many, before) => {
+                    let at = snapshots.len().saturating_sub(before + 1);
+                    let (state, _) = snapshots[at].clone();
+                    let now = toy.kernel.snapshot().unwrap().table(table).unwrap();
+                    if let Some((commit, sources)) = merge(&toy, &state, *from, *many, ordinal) {
+                        let is_same = |(name, hidden): &(ItemName, u64)| hidden_of(&toy, &now, *name) == Some(*hidden);
+                        let is_met = !sources.iter().all(is_same) || merged[at..].contains(&true);
+                        match toy.kernel.commit(commit, Process) {
+                            Ok(_) => (has_moved, has_merged) = (true, true),
+                            Err(error) => {
+                                prop_assert_eq!(error.kind(), ErrorKind::Conflict);
+                                prop_assert!(is_met, "refused for other blocks: {}", error);
+                            }
+                        }
+                    }
+                }
             }
+            merged.push(has_merged);
             snapshots.last_mut().unwrap().1 = has_moved;
             let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
             let rows: BTreeSet<Row> = rows_of(&toy, &state).unwrap().into_iter().collect();

@@ -292,6 +292,14 @@ impl ReplaceEdit {
         self.orders.iter().any(|order| order.removed.has_runs())
     }
 
+    /// Whether it deletes runs of rows and does nothing else.
+    pub(crate) fn removes_runs_alone(&self) -> bool {
+        let is_run = |order: &OrderReplace| {
+            order.order == 0 && order.removed.has_runs() && order.added.is_empty()
+        };
+        self.orders.iter().all(is_run)
+    }
+
     /// Checks the edit on its own: called before it is written, and after it was read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if !(1..=MOST_ORDERS).contains(&self.orders.len()) {
