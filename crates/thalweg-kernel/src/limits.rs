@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::index::{ItemName, ItemRun, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
 use crate::masks::MaskEdit;
+use crate::orders::OrderReplace;
 use crate::size_limits::changed_limit_bytes;
 
 /// Larger commits are staged as fragments by the layer above.
@@ -58,7 +59,11 @@ pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
     let edits = edits + { commit.masks.iter() }
         .map(MaskEdit::len_bytes)
         .sum::<usize>();
-    check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)
+    check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)?;
+    commit.edits.iter().try_for_each(|edit| match edit {
+        Edit::Replace(edit) => edit.orders.iter().try_for_each(OrderReplace::check_count),
+        _ => Ok(()),
+    })
 }
 
 /// Refuses a commit whose frame is too long.

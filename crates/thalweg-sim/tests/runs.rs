@@ -161,6 +161,36 @@ fn a_run_of_which_an_item_went_conflicts() {
 }
 
 #[test]
+fn more_runs_than_a_commit_takes_are_a_limit_with_a_way_out() {
+    let (_, toy, table) = in_order(8, 0..16);
+    let run = runs_of(&range(&toy, table, 0..=1))[0];
+    let nth = |n: u32| {
+        let mut name = run.first;
+        name.key.ordinal = n;
+        let (first, last) = (name, name);
+        Run { first, last, ..run }
+    };
+    let many = |runs: u32| {
+        let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+        let edit = ReplaceEdit {
+            deleted: u64::from(runs) * run.rows,
+            orders: vec![OrderReplace::of_runs(0, (0..runs).map(nth).collect())],
+            ..ReplaceEdit::of_orders(table)
+        };
+        let deletion = Commit {
+            runs_of: vec![state],
+            edits: vec![Edit::Replace(edit)],
+            ..Commit::default()
+        };
+        commit(&toy, deletion).unwrap_err()
+    };
+    let refused = many(32_769);
+    assert_eq!(refused.kind(), ErrorKind::Limit);
+    assert!(refused.message().contains("run `maintain`"), "{refused}");
+    assert_eq!(many(32_768).kind(), ErrorKind::Conflict);
+}
+
+#[test]
 fn runs_are_those_of_a_snapshot() {
     let (_, toy, table) = in_order(4, 0..32);
     let of_none = Commit {

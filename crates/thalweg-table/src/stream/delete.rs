@@ -75,6 +75,9 @@ impl Deletion {
         let hidden = table.masks().map_or(0, |masks| {
             runs.iter().map(|run| masks.rows_of_run(run)).sum()
         });
+        let runs = OrderReplace::of_runs(0, runs);
+        // Before the blocks between the runs are read.
+        runs.check_count()?;
         let (items, parts) = (border_items(view, keys)?, open_parts(view, keys)?);
         let of_items: u64 = items.iter().map(|item| item.newly).sum();
         let of_parts: u64 = { parts.iter() }
@@ -83,7 +86,7 @@ impl Deletion {
         let removed = ReplaceEdit {
             left_out: hidden,
             deleted: of_runs - hidden,
-            orders: vec![OrderReplace::of_runs(0, runs)],
+            orders: vec![runs],
             ..ReplaceEdit::of_orders(table.id)
         };
         Ok(Self {
