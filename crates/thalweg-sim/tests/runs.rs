@@ -547,7 +547,7 @@ fn a_repair_applies_runs_to_what_is_there() {
             true => toy.append_fragment(table, &rows([10, 11, 40]), 2).unwrap(),
         };
         toy.append(table, &rows([5]), Disk).unwrap();
-        commit(&toy, range(&toy, table, 4..=28)).unwrap();
+        let deleted = commit(&toy, range(&toy, table, 4..=28)).unwrap();
         toy.append(table, &rows([50]), Disk).unwrap();
         let image = sim.crash_image(&CrashChoice::Kill);
         lose(&image, lost);
@@ -566,6 +566,17 @@ fn a_repair_applies_runs_to_what_is_there() {
             "{:?}",
             report.given_up
         );
+        // Its runs, a row at the border, and the open one.
+        let left_out = format!("26 deleted rows may be back: commit {}", deleted.0);
+        let mut told = report.given_up.iter();
+        assert_eq!(
+            told.any(|damage| damage.what.starts_with(&left_out)),
+            loses_edits,
+            "{:?}",
+            report.given_up
+        );
+        let stays = |damage: &Damage| damage.what.contains("stay where they were");
+        assert!(!report.mended.iter().any(stays), "{:?}", report.mended);
         assert!(
             repaired
                 .kernel
@@ -574,5 +585,57 @@ fn a_repair_applies_runs_to_what_is_there() {
                 .damage
                 .is_empty()
         );
+    }
+}
+
+/// Damages a slot of the root.
+fn lose_slot(sim: &SimEnv, slot: u64) {
+    let at = slot * 4096 + 50;
+    let root = Path::new("/db/root");
+    let byte = sim.read_file(root).unwrap()[usize::try_from(at).unwrap()];
+    sim.overwrite_file(root, at, &[byte ^ 0x55]).unwrap();
+}
+
+#[test]
+fn a_repair_prefers_no_checkpoint_for_rows_that_were_deleted_since() {
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let (sim, toy, table) = in_order(7, 0..80);
+    toy.kernel.checkpoint().unwrap();
+    toy.append(table, &rows([200]), Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let added = toy
+        .append_fragment(table, &rows([100, 101, 102]), 2)
+        .unwrap();
+    let deleted = commit(&toy, range(&toy, table, 4..=68)).unwrap();
+    let hidden = hide(&toy, mask(&toy, table, &[1, 200])).unwrap();
+    toy.append(table, &rows([300]), Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let tail = toy.append(table, &rows([350]), Disk).unwrap();
+    toy.append(table, &rows([400]), Disk).unwrap();
+    let want = keys_of(&toy, table);
+    // One of the slots leads to the log before the deletion. The other checkpoint has all that the lost frame did.
+    for (slot, lost) in (0..2).flat_map(|slot| [added, deleted, hidden].map(|lost| (slot, lost))) {
+        // And without a commit that is missing from either.
+        for loses_tail in [false, true] {
+            let mut want = want.clone();
+            let image = sim.crash_image(&CrashChoice::Kill);
+            lose_slot(&image, slot);
+            lose(&image, lost);
+            if loses_tail {
+                lose(&image, tail);
+                want.retain(|key| *key != 350);
+            }
+            let report = repair(&image.env(), Path::new("/db"), &options, &mut |_| {}).unwrap();
+            let repaired = Toy::open(&image.env(), "/db", &options, 4).unwrap();
+            let place = format!(
+                "slot {slot}, {lost:?}, {loses_tail}: {:#?}",
+                report.given_up
+            );
+            assert_eq!(keys_of(&repaired, table), want, "{place}");
+            assert_eq!(report.given_up.len(), usize::from(loses_tail), "{place}");
+        }
     }
 }
