@@ -110,3 +110,59 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
     assert_eq!(table.delete_range(KeyRange::EMPTY, PROCESS).unwrap(), 0);
     assert_eq!(table.stats().unwrap().rows, 0);
 }
+
+#[test]
+fn blocks_are_merged_while_rows_of_others_are_deleted() {
+    let table = table();
+    for round in 0_i64..400 {
+        // Each batch lies over all keys.
+        let times = (0..400).map(move |n| n * 1_000 + round);
+        table.append([Ok(batch(&table, times))], PROCESS).unwrap();
+    }
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for first in (1_000_000_000_i64..).step_by(400) {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let rows = batch(&table, first..first + 400);
+                table.append([Ok(rows)], PROCESS).unwrap();
+                let last = first + 399;
+                let deleted = table.delete_range(KeyRange { first, last }, PROCESS);
+                assert_eq!(deleted.unwrap(), 400);
+            }
+        });
+        let maintained = (0..3).try_for_each(|_| table.maintain().map(|_| ()));
+        is_done.store(true, Ordering::Relaxed);
+        maintained.unwrap();
+    });
+}
+
+#[test]
+fn blocks_are_merged_while_rows_of_just_these_are_deleted() {
+    let table = table();
+    for round in 0_i64..200 {
+        let times = (0..400).map(move |n| n * 1_000 + round);
+        table.append([Ok(batch(&table, times))], PROCESS).unwrap();
+    }
+    let (is_done, deleted) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for time in (0..400_i64).cycle().map(|n| n * 1_000).zip(0..) {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                // One row of each batch after the other, from all over the table.
+                let first = time.0 + time.1 / 400;
+                let rows = table.delete_range(KeyRange { first, last: first }, PROCESS);
+                deleted.fetch_add(rows.unwrap(), Ordering::Relaxed);
+            }
+        });
+        let maintained = table.maintain();
+        is_done.store(true, Ordering::Relaxed);
+        maintained.unwrap();
+    });
+    let left = table.view().unwrap().row_count();
+    assert_eq!(left + deleted.into_inner(), 200 * 400);
+}
