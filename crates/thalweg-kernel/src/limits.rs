@@ -31,6 +31,9 @@ pub(crate) const TABLE_BYTES: u64 = 128;
 /// Masks of all tables: all of them are in memory and in each full checkpoint.
 pub(crate) const MASKS_LIMIT_BYTES: u64 = 32 << 20;
 
+/// Masks that one cover carries; it may take so much more than there is room for.
+pub(crate) const MOST_CARRIED_BYTES: u64 = 1 << 20;
+
 /// What an order beside the rows takes of it: its coverage may take as much.
 pub(crate) const ORDER_BYTES: u64 = 25 << 10;
 

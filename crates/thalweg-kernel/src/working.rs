@@ -184,7 +184,7 @@ impl Working {
         })?;
         let hidden = self.fold_masks(changes, Some(pages), origin)?;
         if origin == Origin::Caller {
-            self.check_room_for_masks(&hidden)?;
+            self.check_room_for_masks(changes, &hidden)?;
         }
         self.check_trees(changes, &hidden, pages, origin)
     }
