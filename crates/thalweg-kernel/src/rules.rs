@@ -54,6 +54,8 @@ pub enum Rule {
     MasksGo,
     /// Runs take out what their maker has found, and nothing that came since.
     RunsOfSnapshot,
+    /// Runs that go refuse nobody who replaces other items.
+    RunsRefuseNobody,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -62,7 +64,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -85,6 +87,7 @@ impl Rule {
         Self::CarriedHidden,
         Self::MasksGo,
         Self::RunsOfSnapshot,
+        Self::RunsRefuseNobody,
         Self::Checksum,
     ];
 
