@@ -579,3 +579,5 @@ def test_lengths_are_added_whole_and_nothing_is_no_time():
         assert db.sql(last_day, params=[date(2024, 1, 2), timedelta(days=1)]).fetchone() == (2,)
         assert db.sql(last_day, params=[datetime(2024, 1, 2), None]).fetchone() == (0,)
         assert db.sql("SELECT count(*) FROM t WHERE ts < ? + INTERVAL '1 day'", params=[None]).fetchone() == (0,)
+        assert db.sql("SELECT count(*) FROM t WHERE ? - ts < INTERVAL '1 day'", params=[None]).fetchone() == (0,)
+        assert db.sql("SELECT ? - d, ? - ts FROM t LIMIT 1", params=[None, None]).fetchone() == (None, None)

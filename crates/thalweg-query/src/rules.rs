@@ -500,6 +500,10 @@ fn filtered_in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     let Some(filter) = sort.input().downcast_ref::<FilterExec>() else {
         return Ok(None);
     };
+    if filter.fetch().is_some() {
+        // It passes on the first rows of the order that it has.
+        return Ok(None);
+    }
     if sort.expr().iter().any(|key| !key.options.descending) {
         // Rows come in this order anyway, and several threads look for those that pass.
         return Ok(None);

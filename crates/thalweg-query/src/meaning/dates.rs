@@ -121,11 +121,17 @@ fn is_instant(data_type: &DataType) -> bool {
     is_date(data_type) || matches!(data_type, DataType::Timestamp(..))
 }
 
-/// NULL beside a time is a length, and beside a length a time.
-fn typed_null(null: &Expr, beside: &DataType, is_left: bool) -> Option<Expr> {
+/// NULL that is added to a time, or taken from it, as a length.
+fn null_length(null: &Expr, beside: &DataType) -> Option<Expr> {
+    let to = DataType::Interval(IntervalUnit::MonthDayNano);
+    is_instant(beside).then(|| Expr::Cast(Cast::new(Box::new(null.clone()), to)))
+}
+
+/// NULL before a length, or before a time that is taken from it, as a time.
+fn null_time(null: &Expr, beside: &DataType) -> Option<Expr> {
     let to = match beside {
-        beside if is_instant(beside) => DataType::Interval(IntervalUnit::MonthDayNano),
-        DataType::Interval(_) | DataType::Duration(_) if is_left => {
+        beside if is_instant(beside) => beside.clone(),
+        DataType::Interval(_) | DataType::Duration(_) => {
             DataType::Timestamp(TimeUnit::Microsecond, None)
         }
         _ => return None,
@@ -184,8 +190,9 @@ pub(crate) fn sum_of_time(
     let (left_type, right_type) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
     let is_plus = op == Operator::Plus;
     let (new_left, new_right) = match (&left_type, &right_type) {
-        (DataType::Null, beside) => (typed_null(left, beside, true), None),
-        (beside, DataType::Null) => (None, typed_null(right, beside, false)),
+        (DataType::Null, time) if is_plus && is_instant(time) => (null_length(left, time), None),
+        (DataType::Null, beside) => (null_time(left, beside), None),
+        (time, DataType::Null) => (None, null_length(right, time)),
         (times, by) if is_instant(times) => (finer_times(left, times, right, by), None),
         (by, times) if is_plus && is_instant(times) => (None, finer_times(right, times, left, by)),
         _ => (None, None),
