@@ -28,7 +28,7 @@ pub(crate) struct CoveredPart {
     pub(crate) left_out: Option<Positions>,
 }
 
-/// What the blocks have become.
+/// How the encoded blocks come into the index of the table.
 pub(crate) enum Covering<'a> {
     /// An item each.
     Blocks(&'a [Entry]),

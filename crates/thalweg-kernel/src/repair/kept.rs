@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-/// What is compared of an outcome.
+/// An outcome of a repair as it is compared with another one.
 pub(super) struct Compared<'a> {
     pub(super) start: &'a Start,
     pub(super) report: &'a RepairReport,

@@ -58,7 +58,7 @@ struct Lost {
     error: Error,
 }
 
-/// What the log of a start has come to.
+/// The result of applying the log of a start, beside its state.
 pub(crate) struct Salvaged {
     /// Where it may not have been synced.
     pub(super) unproven: Vec<Range<LogPosition>>,
