@@ -1,10 +1,11 @@
 //! ORDER BY of queries in FROM and WITH.
 //!
-//! Invariants: their order is that of the rows which come out of a statement, or which a LIMIT takes, where only columns are computed and
-//! rows left out in between, as in DuckDB; anywhere else, as below a join, an aggregate or `unnest`, it decides
+//! Invariants: their order is that of the rows which come out of a statement, or which a LIMIT or OFFSET takes, where only columns are
+//! computed and rows left out in between, as in DuckDB; anywhere else, as below a join, an aggregate or `unnest`, it decides
 //! nothing, and the sort goes. DataFusion's planner would drop all such sorts but those below a LIMIT of the same query, and is told
 //! not to.
 
+use crate::limits::takes_all;
 use crate::stack::with_room;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -50,7 +51,7 @@ fn pruned(plan: LogicalPlan, order_counts: bool) -> Result<LogicalPlan> {
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Subquery(_)
         | LogicalPlan::Union(_) => order_counts,
-        LogicalPlan::Limit(_) => true,
+        LogicalPlan::Limit(limit) => order_counts || !takes_all(limit),
         _ => false,
     };
     let below = |plan, counts| with_room(|| pruned(plan, counts)).map(Transformed::yes);

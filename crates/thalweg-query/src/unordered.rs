@@ -8,10 +8,12 @@
 //! before the first value, and a count of the last rows too, though that begins again with each partition. And a column with one value
 //! in each branch of a union is left out of the sorts below, which share what they know of the rows that are wanted. And as no
 //! two groups have the same keys, it sorts groups by these alone; but it takes other columns for them where a projection has moved them.
+//! And where rows are in the order of a sort only once it has dropped another one below, it drops that sort too, with its LIMIT.
 //!
 //! Invariants: the kept side of a hash join has no order; nothing is known of values in whose place NULLs may stand, nor of results of
 //! windows but numbers of rows; of a union only the orders by columns that all branches have are known; while sorts are placed, nothing
-//! is taken past an OFFSET, whose rows stay sorted as they were; groups are sorted by all keys.
+//! is taken past an OFFSET, whose rows stay sorted as they were, and a sort with a LIMIT above another sort stays; groups are sorted by
+//! all keys.
 
 use arrow::compute::SortOptions;
 use datafusion::common::config::ConfigOptions;
@@ -75,6 +77,14 @@ impl PhysicalOptimizerRule for HideOrders {
                 let children: Vec<Arc<dyn ExecutionPlan>> = vec![kept, Arc::clone(join.right())];
                 return replace_children_if_necessary(plan, children).map(Transformed::yes);
             }
+            if let Some(sort) = plan.downcast_ref::<SortExec>()
+                && sort.fetch().is_some()
+                && has_loose_sort(sort.input())
+            {
+                let input = UnorderedExec::new(Arc::clone(sort.input()), Hidden::Sorted)?;
+                let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(input)];
+                return replace_children_if_necessary(plan, children).map(Transformed::yes);
+            }
             if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>()
                 && limit.skip() > 0
             {
@@ -104,6 +114,15 @@ fn sorts_by_several(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.downcast_ref::<SortExec>()
         .is_some_and(|sort| sort.expr().len() > 1)
         || { node.required_input_ordering().into_iter().flatten() }.any(is_long)
+}
+
+/// Whether rows come in the order of a sort that goes where they are sorted again: it has no LIMIT, and nothing above it needs its order.
+fn has_loose_sort(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        return sort.fetch().is_none();
+    }
+    let kept = plan.maintains_input_order().into_iter();
+    { kept.zip(plan.children()) }.any(|(keeps, child)| keeps && has_loose_sort(child))
 }
 
 /// Whether a node has one row of each group.
@@ -175,7 +194,7 @@ fn with_kept_sort(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan
     }
 }
 
-/// Brings back OFFSET once sorts were placed.
+/// Brings back OFFSET, and the orders of rows that are sorted again, once sorts were placed.
 #[derive(Debug)]
 pub(crate) struct ShowOffsets;
 
@@ -196,7 +215,7 @@ impl PhysicalOptimizerRule for ShowOffsets {
                 | Hidden::Results(_)
                 | Hidden::Branches
                 | Hidden::Key => Transformed::no(plan),
-                Hidden::Sort(_) => Transformed::yes(input),
+                Hidden::Sorted | Hidden::Sort(_) => Transformed::yes(input),
                 Hidden::Offset(skip, fetch) => {
                     Transformed::yes(Arc::new(GlobalLimitExec::new(input, skip, fetch)))
                 }
@@ -227,6 +246,8 @@ enum Hidden {
     Branches,
     /// That no two groups have the same key.
     Key,
+    /// The order of rows that are sorted again, of which a LIMIT takes the first.
+    Sorted,
     /// That nothing above needs the sort below an OFFSET.
     Sort(OrderingRequirements),
     /// An OFFSET with its LIMIT.
@@ -245,7 +266,7 @@ impl UnorderedExec {
     fn new(input: Arc<dyn ExecutionPlan>, hidden: Hidden) -> Result<Self> {
         let mut properties = PlanProperties::clone(input.properties());
         let mut known = match hidden {
-            Hidden::Sort(_) | Hidden::Side | Hidden::Offset(..) | Hidden::Key => {
+            Hidden::Sort(_) | Hidden::Sorted | Hidden::Side | Hidden::Offset(..) | Hidden::Key => {
                 properties.eq_properties.clone()
             }
             Hidden::Values | Hidden::Results(_) | Hidden::Branches => {
@@ -255,7 +276,7 @@ impl UnorderedExec {
         match hidden {
             Hidden::Sort(_) | Hidden::Values => {}
             Hidden::Key => known.set_constraints(Constraints::default()),
-            Hidden::Side | Hidden::Offset(..) => known.clear_orderings(),
+            Hidden::Sorted | Hidden::Side | Hidden::Offset(..) => known.clear_orderings(),
             Hidden::Results(first) => {
                 add_equal_before(first, &properties, &mut known)?;
                 known.add_orderings(orders_before(first, &properties));
