@@ -29,6 +29,7 @@ compile_error!(
      open file (F_OFD_SETLK), which this system does not have"
 );
 
+mod beside;
 mod memory;
 mod os;
 mod owner;
@@ -41,6 +42,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use beside::Beside;
 pub use os::{beyond_standard_streams, start_threads};
 pub use owner::{NotOwner, Owner};
 pub use runtime::{Clock, Entropy, Join, JoinHandle, Panicked, Spawner};

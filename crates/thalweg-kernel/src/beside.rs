@@ -1,108 +1,29 @@
-//! Work that a second thread does while the calling one goes on.
-//!
-//! Invariants: whoever starts it waits for its end, also where it returns early or unwinds: nothing is read or written any more
-//! once a caller was told of a failure. Where no thread may be started, or none can be, whoever waits for the work does it.
+//! Work that a second thread does while a database is opened.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rules::Chosen;
-use std::sync::Arc;
-use thalweg_env::sync::Mutex;
-use thalweg_env::{Env, JoinHandle};
+use thalweg_env::{Beside, Env};
 
-type Work<T> = Box<dyn FnOnce() -> T + Send>;
-
-/// Work that was begun, or is still to be.
-pub(crate) struct Beside<T> {
-    work: Arc<Mutex<Option<Work<T>>>>,
-    done: Arc<Mutex<Option<T>>>,
-    thread: Option<JoinHandle>,
+/// Begins it on a thread with the choices of the calling one, if `may_start` one.
+pub(crate) fn begin<T: Send + 'static>(
+    env: &Env,
+    may_start: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Beside<T> {
+    let chosen = Chosen::here();
+    Beside::start(env, "thalweg-opening", may_start, move || {
+        chosen.choose();
+        work()
+    })
 }
 
-impl<T: Send + 'static> Beside<T> {
-    /// Begins it on a thread of this name, if `may_start` one.
-    pub(crate) fn start(
-        env: &Env,
-        name: &str,
-        may_start: bool,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Self {
-        let work: Arc<Mutex<Option<Work<T>>>> = Arc::new(Mutex::new(Some(Box::new(work))));
-        let done = Arc::new(Mutex::new(None));
-        let mut thread = None;
-        if may_start {
-            let chosen = Chosen::here();
-            let (own_work, own_done) = (Arc::clone(&work), Arc::clone(&done));
-            let job = move || {
-                chosen.choose();
-                let work = own_work.lock().take();
-                let result = work.map(|work| work());
-                *own_done.lock() = result;
-            };
-            thread = env.spawner().spawn(name, Box::new(job)).ok();
-        }
-        Self { work, done, thread }
-    }
-
-    /// Waits for its end, and returns its result.
-    ///
-    /// # Errors
-    /// When it has panicked.
-    pub(crate) fn finish(mut self) -> Result<T> {
-        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
-        let panicked = |message: &str| {
-            let message = format!("a thread that helps opening panicked: {message}");
-            Error::new(ErrorKind::Unavailable, message)
-        };
-        ended.map_err(|panic| panicked(&panic.message))?;
-        let work = self.work.lock().take();
-        let done = self.done.lock().take();
-        match work {
-            Some(work) => Ok(work()),
-            None => done.ok_or_else(|| panicked("no result")),
-        }
-    }
-}
-
-impl<T> Drop for Beside<T> {
-    fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // Whatever it has found, the caller has failed for another reason.
-            let _ = thread.join();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use thalweg_env::sync::atomic::{AtomicU64, Ordering};
-
-    #[test]
-    fn it_is_done_with_and_without_a_thread() {
-        for may_start in [false, true] {
-            let beside = Beside::start(&Env::os(), "beside", may_start, || 7);
-            assert_eq!(beside.finish().unwrap(), 7);
-        }
-    }
-
-    #[test]
-    fn whoever_lets_go_of_it_waits_for_its_end() {
-        let ends = Arc::new(AtomicU64::new(0));
-        let own_ends = Arc::clone(&ends);
-        let env = Env::os();
-        let clock = env.clone();
-        let work = move || {
-            clock.clock().sleep(std::time::Duration::from_millis(20));
-            own_ends.fetch_add(1, Ordering::Relaxed)
-        };
-        drop(Beside::start(&env, "beside", true, work));
-        assert_eq!(ends.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn a_panic_is_an_error() {
-        let beside = Beside::start(&Env::os(), "beside", true, || panic!("on purpose"));
-        let error: Result<()> = beside.finish();
-        assert!(error.unwrap_err().message().contains("on purpose"));
-    }
+/// Waits for its end, and returns its result.
+///
+/// # Errors
+/// When its thread has panicked.
+pub(crate) fn finish<T: Send + 'static>(work: Beside<T>) -> Result<T> {
+    work.finish().map_err(|panic| {
+        let message = format!("a thread that helps opening panicked: {}", panic.message);
+        Error::new(ErrorKind::Unavailable, message)
+    })
 }

@@ -3,7 +3,7 @@
 //! Invariants: nothing is written before everything is decided; frames that a power cut could still take are written again
 //! before anybody sees them; what recovery does can be interrupted at any call and done again from the start.
 
-use crate::beside::Beside;
+use crate::beside;
 use crate::block;
 use crate::change::Change;
 use crate::error::{Error, ErrorKind, Result};
@@ -70,15 +70,14 @@ pub(crate) fn recover(
             let search = replay.proof_search();
             let may_start = known.may_start_threads;
             // Nothing is there, most likely, and that takes as long to see as it takes to read all the rest.
-            let looking = Beside::start(env, "thalweg-opening", may_start, move || search.find());
-            Some(looking)
+            Some(beside::begin(env, may_start, move || search.find()))
         }
         false => None,
     };
     let count = frames.len() as u64;
     let tail = read_tail(frames, proven, &replay, &mut working, pages);
     if let Some(search) = search {
-        replay.check_proof(search.finish()??)?;
+        replay.check_proof(beside::finish(search)??)?;
     }
     let tail = tail?;
     working.settle_pending(pages);

@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
 use thalweg::{Database, Error, ErrorKind, Result};
-use thalweg_env::sync::Mutex;
-use thalweg_env::{Clock, Env, JoinHandle};
+use thalweg_env::{Beside, Clock, Env};
 
 /// Knows this process without asking the system each time.
 pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
@@ -37,33 +36,14 @@ pub(crate) fn initialise_and_open<T: Send + 'static>(
     if IS_DONE.load(Ordering::Acquire) {
         return (py.detach(open), Ok(()));
     }
-    let work = Arc::new(Mutex::new(Some(open)));
-    let opened = Arc::new(Mutex::new(None));
-    let job = {
-        let (work, opened) = (Arc::clone(&work), Arc::clone(&opened));
-        move || {
-            let work = work.lock().take();
-            let result = work.map(|open| open());
-            *opened.lock() = result;
-        }
-    };
-    let spawner = Arc::clone(Env::os().spawner());
-    let thread = spawner.spawn("thalweg-opening", Box::new(job));
+    let opening = Beside::start(&Env::os(), "thalweg-opening", true, open);
     let made = run_first_statement();
     IS_DONE.store(made.is_ok(), Ordering::Release);
-    let joined = py.detach(|| thread.map_or(Ok(()), JoinHandle::join));
-    let left = work.lock().take();
-    let opened = opened.lock().take();
-    let opened = match (joined, left, opened) {
-        // No thread could be started.
-        (Ok(()), Some(open), _) => py.detach(open),
-        (Ok(()), None, Some(result)) => result,
-        (joined, ..) => {
-            let why = joined.err().map_or_else(String::new, |panic| panic.message);
-            let message = format!("a thread that opens a database panicked: {why}");
-            Err(Error::new(ErrorKind::Unavailable, message))
-        }
-    };
+    let opened = py.detach(|| opening.finish()).unwrap_or_else(|panic| {
+        let why = panic.message;
+        let message = format!("a thread that opens a database panicked: {why}");
+        Err(Error::new(ErrorKind::Unavailable, message))
+    });
     (opened, made.or_raise())
 }
 

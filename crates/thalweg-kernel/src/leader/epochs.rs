@@ -5,7 +5,7 @@
 
 use super::Leader;
 use crate::bases::BuildsOn;
-use crate::beside::Beside;
+use crate::beside;
 use crate::error::{ErrorKind, Result};
 use crate::failure::{Failure, Outcome, fatal};
 use crate::frame::SECTOR_BYTES;
@@ -85,9 +85,7 @@ impl Leader {
         // Whatever becomes of this call, it changes nothing.
         let confirmation = self.root.confirmation().map(|slot| {
             let may_start = self.may_start_threads;
-            Beside::start(&self.env, "thalweg-opening", may_start, move || {
-                slot.write()
-            })
+            beside::begin(&self.env, may_start, move || slot.write())
         });
         let (first, unnamed) = (prepared.id, prepared.unnamed.clone());
         let mut log = LogWriter::begin(&self.env, self.database, epoch, prepared, None);
@@ -106,7 +104,7 @@ impl Leader {
             self.forget_epoch(first, unnamed.as_deref());
         })?;
         if let Some(confirmation) = confirmation {
-            let confirmed = confirmation.finish().flatten();
+            let confirmed = beside::finish(confirmation).flatten();
             let confirmed = confirmed.inspect_err(|e| self.supply.note_failed_write(e));
             if let Err(error) = confirmed {
                 self.log = None;
