@@ -33,6 +33,7 @@ mod beside;
 mod memory;
 mod os;
 mod owner;
+mod rules;
 mod runtime;
 pub mod sim;
 mod storage;

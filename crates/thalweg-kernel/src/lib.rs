@@ -59,10 +59,6 @@ pub mod repair;
 mod replay;
 mod root;
 mod rows_part;
-#[cfg_attr(
-    not(feature = "broken-rules"),
-    expect(unreachable_pub, reason = "public where tests break rules")
-)]
 mod rules;
 mod segment;
 mod segment_supply;

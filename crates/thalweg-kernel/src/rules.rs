@@ -7,113 +7,59 @@ use crate::size_limits::{
     changed_limit_bytes, limit_changed_bytes, limit_page_entries, page_entries,
 };
 
-/// A rule of the log (`docs/format/log.md`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// Frames of another epoch say nothing.
-    Epoch,
-    /// A frame continues the one whose header's checksum it names.
-    Chain,
-    /// A chain that ends before a place known to be synced is damaged.
-    Proof,
-    /// Open rows that a group covers are open no longer.
-    CoverDrops,
-    /// A cover holds just the rows that it covers, and they must still be open.
-    CoverCounts,
-    /// What a power cut could take is written again before it is shown.
-    RewriteTail,
-    /// A new epoch is in both slots of the root before anything of it is acknowledged.
-    BothSlots,
-    /// The slot of the root that counts is on disk before the other one is written.
-    ConfirmRoot,
-    /// Checkpoints build on two bases in turn.
-    TwoBases,
-    /// A checkpoint shares no sector with what lies before it.
-    OwnSectors,
-    /// A segment is synced before the log goes on in the next one.
-    SyncBeforeNext,
-    /// The name of a segment is durable before anything goes into it.
-    SyncNames,
-    /// Reading processes show nothing that a power cut could take, unless it was stored so.
-    HideUnsynced,
-    /// An item is replaced under its name alone: its key may have been given to another one.
-    NamedItems,
-    /// Keys into which rows come without their entries are covered by an index no longer.
-    LoweredCoverage,
-    /// Ranges are complete only if no rows came into them meanwhile without their entries.
-    CompleteRanges,
-    /// What rewrites rows says how many of them were hidden, and is refused if others are by then.
-    HiddenRowsAddUp,
-    /// A row is deleted once: who deletes it again is refused.
-    NewPositions,
-    /// An item leaves with its last row that is not hidden.
-    LeavingItems,
-    /// Rows that are carried are hidden again in the same commit.
-    CarriedHidden,
-    /// Masks go with the item or the open rows that they are of.
-    MasksGo,
-    /// Runs take out what their maker has found, and nothing that came since.
-    RunsOfSnapshot,
-    /// Runs that go refuse nobody who replaces other items.
-    RunsRefuseNobody,
-    /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
-    /// makes the checksums right.
-    Checksum,
-}
-
-impl Rule {
-    /// All of them.
-    #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 24] = [
-        Self::Epoch,
-        Self::Chain,
-        Self::Proof,
-        Self::CoverDrops,
-        Self::CoverCounts,
-        Self::RewriteTail,
-        Self::BothSlots,
-        Self::ConfirmRoot,
-        Self::TwoBases,
-        Self::OwnSectors,
-        Self::SyncBeforeNext,
-        Self::SyncNames,
-        Self::HideUnsynced,
-        Self::NamedItems,
-        Self::LoweredCoverage,
-        Self::CompleteRanges,
-        Self::HiddenRowsAddUp,
-        Self::NewPositions,
-        Self::LeavingItems,
-        Self::CarriedHidden,
-        Self::MasksGo,
-        Self::RunsOfSnapshot,
-        Self::RunsRefuseNobody,
-        Self::Checksum,
-    ];
-
-    /// Whether the rule is kept.
-    #[cfg(not(feature = "broken-rules"))]
-    #[expect(clippy::unused_self, reason = "asked only where rules can be broken")]
-    pub(crate) const fn is_kept(self) -> bool {
-        true
+thalweg_env::rules! {
+    /// A rule of the log (`docs/format/log.md`).
+    Rule {
+        /// Frames of another epoch say nothing.
+        Epoch,
+        /// A frame continues the one whose header's checksum it names.
+        Chain,
+        /// A chain that ends before a place known to be synced is damaged.
+        Proof,
+        /// Open rows that a group covers are open no longer.
+        CoverDrops,
+        /// A cover holds just the rows that it covers, and they must still be open.
+        CoverCounts,
+        /// What a power cut could take is written again before it is shown.
+        RewriteTail,
+        /// A new epoch is in both slots of the root before anything of it is acknowledged.
+        BothSlots,
+        /// The slot of the root that counts is on disk before the other one is written.
+        ConfirmRoot,
+        /// Checkpoints build on two bases in turn.
+        TwoBases,
+        /// A checkpoint shares no sector with what lies before it.
+        OwnSectors,
+        /// A segment is synced before the log goes on in the next one.
+        SyncBeforeNext,
+        /// The name of a segment is durable before anything goes into it.
+        SyncNames,
+        /// Reading processes show nothing that a power cut could take, unless it was stored so.
+        HideUnsynced,
+        /// An item is replaced under its name alone: its key may have been given to another one.
+        NamedItems,
+        /// Keys into which rows come without their entries are covered by an index no longer.
+        LoweredCoverage,
+        /// Ranges are complete only if no rows came into them meanwhile without their entries.
+        CompleteRanges,
+        /// What rewrites rows says how many of them were hidden, and is refused if others are by then.
+        HiddenRowsAddUp,
+        /// A row is deleted once: who deletes it again is refused.
+        NewPositions,
+        /// An item leaves with its last row that is not hidden.
+        LeavingItems,
+        /// Rows that are carried are hidden again in the same commit.
+        CarriedHidden,
+        /// Masks go with the item or the open rows that they are of.
+        MasksGo,
+        /// Runs take out what their maker has found, and nothing that came since.
+        RunsOfSnapshot,
+        /// Runs that go refuse nobody who replaces other items.
+        RunsRefuseNobody,
+        /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
+        /// makes the checksums right.
+        Checksum,
     }
-
-    /// Whether the rule is kept.
-    #[cfg(feature = "broken-rules")]
-    pub(crate) fn is_kept(self) -> bool {
-        BROKEN.get() != Some(self)
-    }
-}
-
-#[cfg(feature = "broken-rules")]
-thread_local! {
-    static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
-}
-
-/// Breaks a rule in this thread and in those of the databases that it opens from now on, or none.
-#[cfg(feature = "broken-rules")]
-pub fn break_rule(rule: Option<Rule>) {
-    BROKEN.set(rule);
 }
 
 /// The broken rule and the page limits of a thread, handed on to the threads that it starts: with different limits, the threads of a

@@ -175,7 +175,7 @@ fn rows_of_t(toy: &Toy) -> thalweg_kernel::Result<usize> {
 #[test]
 fn every_rule_is_missed_when_it_is_broken() {
     let seed = seed();
-    for rule in Rule::ALL {
+    for &rule in Rule::ALL {
         let kept = violations(rule, seed);
         assert!(kept.is_empty(), "with all rules kept: {}", kept.join("\n"));
         // Panics are violations here, and expected: they need not be printed.
