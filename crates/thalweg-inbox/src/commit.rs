@@ -189,12 +189,11 @@ pub(crate) fn check_unchanged<'a, S: State>(
     state: &S,
     draft: &Draft,
     above: u64,
-    frames: &'a [Located],
+    frames: impl IntoIterator<Item = &'a Located>,
     batch: impl Iterator<Item = &'a Draft>,
 ) -> Result<()> {
-    let later = frames
-        .iter()
-        .filter(|located| located.frame.head.stamp.sequence > above);
+    let frames = frames.into_iter();
+    let later = frames.filter(|located| located.frame.head.stamp.sequence > above);
     let drafts = later.map(|located| &located.frame.draft).chain(batch);
     let mut bodies = drafts.flat_map(|draft| &draft.bodies);
     let is_met = |a| draft.bodies.iter().any(|b| state.share_cells(a, b));

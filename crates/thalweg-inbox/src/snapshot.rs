@@ -156,10 +156,13 @@ impl Disk {
     /// The frames that are shown and not in the log: those after the position, then those of held groups.
     pub(crate) fn not_in_log(&self, half: &Half, inbox: &InboxState) -> Result<Vec<Located>> {
         let mut frames = self.shown(half, inbox)?;
-        for group in inbox.held.values() {
-            frames.push(self.held(group)?);
-        }
+        frames.extend(self.of_held(inbox)?);
         Ok(frames)
+    }
+
+    /// The frames of held groups.
+    pub(crate) fn of_held(&self, inbox: &InboxState) -> Result<Vec<Located>> {
+        inbox.held.values().map(|group| self.held(group)).collect()
     }
 
     /// The frame of a held group.

@@ -66,12 +66,13 @@ impl<D: Log> Inbox<D> {
         let passed_over = &mut self.passed_over;
         self.database.commit_unshown(&mut |number, state| {
             let mut changes = Vec::new();
+            let shown = disk.shown(&half, state.inbox())?;
+            check(disk, state, &shown, work)?;
             let frames = match Rule::HoldBeforeCells.is_kept() {
-                true => disk.shown(&half, state.inbox())?,
-                false => Vec::new(),
+                true => &shown[..],
+                false => &[],
             };
-            check(disk, state, &half, work)?;
-            changes.extend(hold(disk, state, &frames, passed_over)?.map(Change::Adopt));
+            changes.extend(hold(disk, state, frames, passed_over)?.map(Change::Adopt));
             let of_frames = frames.iter().map(|located| located.frame.head.stamp);
             let bound = of_frames.fold(half.bound, highest);
             stamped = match work {
@@ -173,7 +174,8 @@ impl<D: Log> Inbox<D> {
     }
 }
 
-fn check<S: State>(disk: &Disk, state: &S, half: &Half, work: &Work<'_>) -> Result<()> {
+/// Whether the work may be committed. `shown`: the frames after the position.
+fn check<S: State>(disk: &Disk, state: &S, shown: &[Located], work: &Work<'_>) -> Result<()> {
     let commit = match work {
         Work::Cells(commit) => commit,
         Work::Floor(floor) => {
@@ -191,8 +193,9 @@ fn check<S: State>(disk: &Disk, state: &S, half: &Half, work: &Work<'_>) -> Resu
     else {
         return Ok(());
     };
-    let frames = disk.not_in_log(half, state.inbox())?;
-    check_unchanged(state, &commit.draft, above, &frames, std::iter::empty())
+    let held = disk.of_held(state.inbox())?;
+    let frames = shown.iter().chain(&held);
+    check_unchanged(state, &commit.draft, above, frames, std::iter::empty())
 }
 
 /// Step 2 of the writer: writes the bounds that a later commit has to be above, should this process be killed.
