@@ -5,24 +5,12 @@
 //! each, up to a zero place; then the values.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use thalweg_codec::{Decoder, Element, EncodedChunk, Encoder, Level, Paging, ValueCodec};
+#[path = "../../crates/thalweg-codec/tests/common/codecs.rs"]
+mod codecs;
 
-const CODECS: [Option<ValueCodec>; 13] = [
-    None,
-    Some(ValueCodec::Plain),
-    Some(ValueCodec::FrameOfReference),
-    Some(ValueCodec::Delta),
-    Some(ValueCodec::RunLength),
-    Some(ValueCodec::Dictionary),
-    Some(ValueCodec::Alp),
-    Some(ValueCodec::AlpDelta),
-    Some(ValueCodec::AlpRd),
-    Some(ValueCodec::Pco),
-    Some(ValueCodec::Fsst),
-    Some(ValueCodec::Alphabet),
-    Some(ValueCodec::Shuffle),
-];
+use codecs::CODECS;
+use libfuzzer_sys::fuzz_target;
+use thalweg_codec::{Decoder, Element, EncodedChunk, Encoder, Level, Paging};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[codec, element, level, page], mut input)) = input.split_first_chunk::<4>() else { return };

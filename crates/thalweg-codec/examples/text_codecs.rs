@@ -9,6 +9,10 @@
 #![allow(clippy::cast_possible_truncation, reason = "test data")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+#[path = "../tests/common/random.rs"]
+mod random;
+
+use random::Random;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -17,25 +21,8 @@ use thalweg_codec::{Decoder, EncodedChunk, Encoder, LastStage, Level, ValueCodec
 const TOTAL_ROWS: usize = 1 << 18;
 const ROUNDS: usize = 15;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
+fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
+    (0..count).map(|_| random.next() as u8).collect()
 }
 
 /// A chunk's worth of texts.
@@ -98,8 +85,10 @@ fn main() {
     column("decimals as text", all, &mut |random| {
         format!("{}.{:03}", random.below(100), random.below(1_000)).into_bytes()
     });
-    column("random, 16 B", all, &mut |random| random.bytes(16));
-    column("random, 1 KiB", all / 16, &mut |random| random.bytes(1_024));
+    column("random, 16 B", all, &mut |random| bytes(random, 16));
+    column("random, 1 KiB", all / 16, &mut |random| {
+        bytes(random, 1_024)
+    });
     let mut row = 0;
     column("log lines", all, &mut |random| {
         row += 1;

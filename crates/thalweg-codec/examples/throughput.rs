@@ -7,6 +7,10 @@
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+#[path = "../tests/common/random.rs"]
+mod random;
+
+use random::Random;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -15,30 +19,8 @@ use thalweg_codec::{Decoder, Element, EncodedChunk, Encoder, LastStage, Level, V
 const TOTAL_ROWS: usize = 1 << 20;
 const ROUNDS: usize = 15;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.unit()).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
+fn normal(random: &mut Random) -> f64 {
+    (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }
 
 fn rounded(value: f64, decimals: i32) -> f64 {
@@ -168,7 +150,7 @@ fn main() {
     let mut level = 50.0;
     let walk: Vec<f64> = (0..TOTAL_ROWS)
         .map(|_| {
-            level += random.normal() * 0.1;
+            level += normal(&mut random) * 0.1;
             rounded(level, 2)
         })
         .collect();
@@ -180,7 +162,7 @@ fn main() {
             )
         })
         .collect();
-    let noise: Vec<f64> = (0..TOTAL_ROWS).map(|_| random.normal()).collect();
+    let noise: Vec<f64> = (0..TOTAL_ROWS).map(|_| normal(&mut random)).collect();
     let states: Vec<f64> = (0..TOTAL_ROWS)
         .map(|_| [0.1, 1.0 / 3.0, 2e9, 7.7][random.below(4) as usize])
         .collect();

@@ -1,5 +1,5 @@
 //! What the tests share: forms of data, and reading a chunk back in every way.
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(
     clippy::cast_sign_loss,
@@ -7,46 +7,15 @@
     reason = "test data"
 )]
 
+mod codecs;
+mod random;
+
+pub(crate) use codecs::CODECS;
+pub(crate) use random::Random;
+
 use thalweg_codec::{
     ChunkView, Decoder, Element, EncodedChunk, Encoder, LastStage, Level, Paging, ValueCodec,
 };
-
-/// A small random number generator (SplitMix64): the same numbers on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-pub(crate) const CODECS: [Option<ValueCodec>; 13] = [
-    None,
-    Some(ValueCodec::Plain),
-    Some(ValueCodec::FrameOfReference),
-    Some(ValueCodec::Delta),
-    Some(ValueCodec::RunLength),
-    Some(ValueCodec::Dictionary),
-    Some(ValueCodec::Alp),
-    Some(ValueCodec::AlpDelta),
-    Some(ValueCodec::AlpRd),
-    Some(ValueCodec::Pco),
-    Some(ValueCodec::Fsst),
-    Some(ValueCodec::Alphabet),
-    Some(ValueCodec::Shuffle),
-];
 
 /// Ends of pages of random lengths, some longer than a run.
 pub(crate) fn random_row_ends(rows: usize, random: &mut Random) -> Vec<u32> {
