@@ -12,17 +12,19 @@
     reason = "small numbers"
 )]
 
+mod common;
+
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use common::stored;
 use std::hint::black_box;
 use std::sync::Arc;
 use thalweg_codec::Level;
-use thalweg_env::{Env, OpenMode};
+use thalweg_env::Env;
+use thalweg_kernel::TableId;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Address;
-use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{DatabaseId, FileId, TableId};
 use thalweg_table::{
     BlockDecoder, BlockEncoder, CreateOptions, RowWriter, TableDefinition, Value, conform,
     decode_rows, encode_rows, order_keys,
@@ -31,7 +33,6 @@ use thalweg_table::{
 const ROWS: usize = 1 << 20;
 const ROUNDS: usize = 7;
 const TABLE: TableId = TableId(1);
-const FILE: FileId = FileId(1);
 
 fn main() {
     let block_rows = std::env::args()
@@ -226,7 +227,7 @@ fn measure_blocks(definition: &TableDefinition, batch: &RecordBatch, block_rows:
         report(&format!("encode blocks, {level:?}"), ROWS, seconds, &note);
 
         let folder = tempfile::tempdir().unwrap();
-        let (store, addresses) = write(&folder, &blocks);
+        let (store, addresses) = stored(folder.path(), &blocks, 64 << 20);
         let mut decoder = BlockDecoder::new(definition, None).unwrap();
         let mut start = 0;
         for address in &addresses {
@@ -278,30 +279,6 @@ fn measure_decode(
         }
     });
     report(what, ROWS, seconds, "");
-}
-
-fn write(folder: &tempfile::TempDir, blocks: &[EncodedBlock]) -> (Store, Vec<Address>) {
-    let env = Env::os();
-    let path = folder.path().join(fragment_name(FILE));
-    env.storage()
-        .create_dir_all(path.parent().unwrap())
-        .unwrap();
-    let file = env.storage().open(&path, OpenMode::CreateNew).unwrap();
-    let mut offset = 0;
-    let mut addresses = Vec::new();
-    for block in blocks {
-        file.write_all_at(&block.bytes, offset).unwrap();
-        addresses.push(Address {
-            file: FILE,
-            offset,
-            ..block.entry.address
-        });
-        offset += block.bytes.len() as u64;
-    }
-    (
-        Store::new(env, folder.path(), DatabaseId([1; 16]), 64 << 20),
-        addresses,
-    )
 }
 
 fn measure_rows(definition: &TableDefinition, batch: &RecordBatch) {

@@ -6,9 +6,12 @@
 //! commit, `single`, which hides rows one by one in 8 threads, and `range`, which deletes four fifths of all rows
 //! by their times; with `packed` all blocks lie in the log, else in files.
 
+mod common;
+
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::path::{Path, PathBuf};
+use common::remove;
+use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_env::Env;
 use thalweg_kernel::Commit;
@@ -254,23 +257,6 @@ impl Bench {
             );
         }
         table.engine().close()
-    }
-}
-
-fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return;
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        if entry.is_dir {
-            remove(env, &path);
-        } else if let Err(error) = env.storage().remove_file(&path) {
-            println!("removing {}: {error}", path.display());
-        }
-    }
-    if let Err(error) = env.storage().remove_dir(path) {
-        println!("removing {}: {error}", path.display());
     }
 }
 

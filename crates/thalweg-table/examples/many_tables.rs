@@ -7,8 +7,11 @@
 //! stands beside the same figure for one. Times are the best of several rounds: this is about what grows with the number
 //! of tables, not about the machine.
 
+mod common;
+
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use common::remove;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, OpenMode};
@@ -431,22 +434,5 @@ impl Bench {
             engine.close()?;
         }
         Ok(())
-    }
-}
-
-fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return;
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        if entry.is_dir {
-            remove(env, &path);
-        } else if let Err(error) = env.storage().remove_file(&path) {
-            println!("removing {}: {error}", path.display());
-        }
-    }
-    if let Err(error) = env.storage().remove_dir(path) {
-        println!("removing {}: {error}", path.display());
     }
 }

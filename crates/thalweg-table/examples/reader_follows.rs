@@ -8,8 +8,11 @@
 //! acknowledged before. Every tenth of the way the memory and the open files of both are printed; those of removed files are
 //! counted apart.
 
+mod common;
+
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use common::remove;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -295,23 +298,4 @@ fn usage(env: &Env) -> Result<String, Failure> {
     Ok(format!(
         "{resident} MiB resident, {peak} at most; {open} files open, {removed} of them removed"
     ))
-}
-
-fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return;
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        let removed = if entry.is_dir {
-            remove(env, &path);
-            Ok(())
-        } else {
-            env.storage().remove_file(&path)
-        };
-        if let Err(error) = removed {
-            println!("removing {}: {error}", path.display());
-        }
-    }
-    let _ = env.storage().remove_dir(path);
 }

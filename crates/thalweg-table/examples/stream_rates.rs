@@ -6,8 +6,11 @@
 //! decimals, and one column without correlation. `parts` is any of `ingest`, `single` (a part of it), `late`, `query`, or `again`, which only
 //! replays what `query` left ten times (for a profiler).
 
+mod common;
+
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use common::remove;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::{Env, OpenMode};
@@ -552,21 +555,4 @@ fn rate(what: &str, calls: usize, rows: usize, took: Took) {
     println!(
         "{what:<50} {per_second:>12.0} rows/s {wall:>12.2} us per call, {cpu:>10.2} us in its thread"
     );
-}
-
-fn remove(env: &Env, path: &Path) {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return;
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        if entry.is_dir {
-            remove(env, &path);
-        } else if let Err(error) = env.storage().remove_file(&path) {
-            println!("removing {}: {error}", path.display());
-        }
-    }
-    if let Err(error) = env.storage().remove_dir(path) {
-        println!("removing {}: {error}", path.display());
-    }
 }

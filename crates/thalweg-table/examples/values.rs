@@ -12,26 +12,26 @@
     reason = "small numbers"
 )]
 
+mod common;
+
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use std::hint::black_box;
 use std::sync::Arc;
 use thalweg_codec::{EncodedChunk, Encoder, LastStage, Level, Paging as CodecPaging};
-use thalweg_env::{Env, OpenMode};
+use thalweg_env::Env;
+use thalweg_kernel::TableId;
 use thalweg_kernel::block::{
     BlockBuilder, BlockSpec, Dimension, EncodedBlock, Grid, GridOrder, Paging, Role,
 };
 use thalweg_kernel::index::Address;
-use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{DatabaseId, FileId, TableId};
 use thalweg_table::{
     BlockEncoder, BlockRegion, CreateOptions, RegionReader, Strided, TableDefinition, ValueDecoder,
     order_keys,
 };
 
 const TABLE: TableId = TableId(1);
-const FILE: FileId = FileId(1);
 const CACHE_BYTES: u64 = 256 << 20;
 const ROUNDS: usize = 25;
 
@@ -76,23 +76,7 @@ fn times_s(rounds: usize, mut run: impl FnMut()) -> (f64, f64) {
 
 fn stored(blocks: &[EncodedBlock]) -> (tempfile::TempDir, Arc<Store>, Vec<Address>) {
     let folder = tempfile::tempdir().unwrap();
-    let env = Env::os();
-    let path = folder.path().join(fragment_name(FILE));
-    env.storage()
-        .create_dir_all(path.parent().unwrap())
-        .unwrap();
-    let file = env.storage().open(&path, OpenMode::CreateNew).unwrap();
-    let (mut offset, mut addresses) = (0, Vec::new());
-    for block in blocks {
-        file.write_all_at(&block.bytes, offset).unwrap();
-        addresses.push(Address {
-            file: FILE,
-            offset,
-            ..block.entry.address
-        });
-        offset += block.bytes.len() as u64;
-    }
-    let store = Store::new(env, folder.path(), DatabaseId([1; 16]), CACHE_BYTES);
+    let (store, addresses) = common::stored(folder.path(), blocks, CACHE_BYTES);
     (folder, Arc::new(store), addresses)
 }
 
