@@ -38,11 +38,20 @@ pub(crate) fn read(
     columns: &Schema,
     time: Option<&str>,
 ) -> PyResult<Option<Input>> {
+    match Exported::of(data)? {
+        Some(exported) => exported.into_batch(data.py()).map(Input::Batch).map(Some),
+        None => read_unexported(data, columns, time),
+    }
+}
+
+/// `data` as [`read`] reads it, where it exports no array.
+fn read_unexported(
+    data: &Bound<'_, PyAny>,
+    columns: &Schema,
+    time: Option<&str>,
+) -> PyResult<Option<Input>> {
     let py = data.py();
     let _running = Callback::begin()?;
-    if let Some(exported) = Exported::of(data)? {
-        return exported.into_batch(py).map(Input::Batch).map(Some);
-    }
     if let Ok(columns) = data.cast::<PyDict>() {
         return through(py, "from_dict", (columns,));
     }
@@ -76,13 +85,14 @@ pub(crate) fn read(
     }
 }
 
-/// `data` as [`read`] reads it, or rows and tables one after the other: lists and iterators of dicts, of batches, of frames.
+/// `data`, which exports no array, as [`read`] reads it, or rows and tables one after the other: lists and iterators of dicts,
+/// of batches, of frames.
 pub(crate) fn read_any(
     data: &Bound<'_, PyAny>,
     columns: &Schema,
     time: Option<&str>,
 ) -> PyResult<Option<Input>> {
-    if let Some(input) = read(data, columns, time)? {
+    if let Some(input) = read_unexported(data, columns, time)? {
         return Ok(Some(input));
     }
     let py = data.py();

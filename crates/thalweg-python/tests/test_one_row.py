@@ -121,6 +121,29 @@ def test_a_slice_of_a_struct_is_its_own_row():
             t.append(Struct(null))
 
 
+class Asked:
+    """Has the attributes of a table but exports no array, and knows which it was asked for."""
+
+    def __init__(self, table):
+        self.table = table
+        self.names = []
+
+    def __getattr__(self, name):
+        self.names.append(name)
+        if name == "__arrow_c_array__":
+            raise AttributeError(name)
+        return getattr(self.table, name)
+
+
+def test_an_object_is_asked_once_for_an_array():
+    asked = Asked(pyarrow.table({"ts": [1], "v": [0.5]}))
+    with thalweg.connect(":memory:") as db:
+        t = db.create_table("t", {"ts": "int64", "v": "double"}, time="ts")
+        assert t.append(asked) == 1
+        assert asked.names.count("__arrow_c_array__") == 1
+        assert t.scan().fetchall() == [(1, 0.5)]
+
+
 def one(**columns):
     return pyarrow.record_batch({name: [value] if not isinstance(value, pyarrow.Array) else value for name, value in columns.items()})
 
