@@ -17,6 +17,10 @@ use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
+/// What a date becomes that an interval is added to.
+const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+const LENGTH: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
 /// The rule that sees to it.
 #[derive(Debug)]
 pub(crate) struct DatesAsTimes;
@@ -105,44 +109,32 @@ fn finer_unit(length: &Expr, length_type: &DataType, unit: TimeUnit) -> Option<T
     (wanted > unit).then_some(wanted)
 }
 
-/// Times in the unit in which a length can be added to them, where it is not theirs.
-fn finer_times(times: &Expr, times_type: &DataType, length: &Expr, by: &DataType) -> Option<Expr> {
-    let to = match (times_type, by) {
+/// The type of times to which a length can be added, where it is not theirs.
+fn finer_times(times: &DataType, length: &Expr, by: &DataType) -> Option<DataType> {
+    match (times, by) {
         (DataType::Timestamp(unit, zone), _) => {
-            DataType::Timestamp(finer_unit(length, by, *unit)?, zone.clone())
+            let unit = finer_unit(length, by, *unit)?;
+            Some(DataType::Timestamp(unit, zone.clone()))
         }
-        (date, DataType::Interval(_)) if is_date(date) => return Some(time(times)),
-        (date, DataType::Duration(unit)) if is_date(date) => DataType::Timestamp(*unit, None),
-        _ => return None,
-    };
-    Some(Expr::Cast(Cast::new(Box::new(times.clone()), to)))
+        (date, DataType::Interval(_)) if is_date(date) => Some(TIME),
+        (date, DataType::Duration(unit)) if is_date(date) => Some(DataType::Timestamp(*unit, None)),
+        _ => None,
+    }
 }
 
 fn is_instant(data_type: &DataType) -> bool {
     is_date(data_type) || matches!(data_type, DataType::Timestamp(..))
 }
 
-/// NULL that is added to a time, or taken from it, as a length.
-fn null_length(null: &Expr, beside: &DataType) -> Option<Expr> {
-    let to = DataType::Interval(IntervalUnit::MonthDayNano);
-    is_instant(beside).then(|| Expr::Cast(Cast::new(Box::new(null.clone()), to)))
-}
-
-/// NULL before a length, or before a time that is taken from it, as a time.
-fn null_time(null: &Expr, beside: &DataType) -> Option<Expr> {
-    let to = match beside {
-        beside if is_instant(beside) => beside.clone(),
+/// The type of NULL before a length, or before a time that is taken from it: a time.
+fn null_time(beside: &DataType) -> Option<DataType> {
+    match beside {
+        beside if is_instant(beside) => Some(beside.clone()),
         DataType::Interval(_) | DataType::Duration(_) => {
-            DataType::Timestamp(TimeUnit::Microsecond, None)
+            Some(DataType::Timestamp(TimeUnit::Microsecond, None))
         }
-        _ => return None,
-    };
-    Some(Expr::Cast(Cast::new(Box::new(null.clone()), to)))
-}
-
-fn time(date: &Expr) -> Expr {
-    let to = DataType::Timestamp(TimeUnit::Nanosecond, None);
-    Expr::Cast(Cast::new(Box::new(date.clone()), to))
+        _ => None,
+    }
 }
 
 /// A series of dates as one of times.
@@ -158,7 +150,7 @@ fn series(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         return Transformed::no(Expr::ScalarFunction(call));
     }
     for arg in &mut call.args[..2] {
-        *arg = time(arg);
+        *arg = as_type(arg, TIME);
     }
     Transformed::yes(Expr::ScalarFunction(call))
 }
@@ -190,21 +182,29 @@ pub(crate) fn sum_of_time(
     // What has no type yet is for the rules that come later to refuse.
     let (left_type, right_type) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
     let is_plus = op == Operator::Plus;
+    // NULL that is added to a time, or taken from it, is a length.
     let (new_left, new_right) = match (&left_type, &right_type) {
-        (DataType::Null, time) if is_plus && is_instant(time) => (null_length(left, time), None),
-        (DataType::Null, beside) => (null_time(left, beside), None),
-        (time, DataType::Null) => (None, null_length(right, time)),
-        (times, by) if is_instant(times) => (finer_times(left, times, right, by), None),
-        (by, times) if is_plus && is_instant(times) => (None, finer_times(right, times, left, by)),
+        (DataType::Null, time) if is_plus && is_instant(time) => (Some(LENGTH), None),
+        (DataType::Null, beside) => (null_time(beside), None),
+        (time, DataType::Null) => (None, is_instant(time).then_some(LENGTH)),
+        (times, by) if is_instant(times) => (finer_times(times, right, by), None),
+        (by, times) if is_plus && is_instant(times) => (None, finer_times(times, left, by)),
         _ => (None, None),
     };
     if new_left.is_none() && new_right.is_none() {
         return None;
     }
-    let or = |new: Option<Expr>, old: &Expr| Box::new(new.unwrap_or_else(|| old.clone()));
+    let in_type = |side: &Expr, to: Option<DataType>| match to {
+        Some(to) => as_type(side, to),
+        None => side.clone(),
+    };
     Some(Expr::BinaryExpr(BinaryExpr {
-        left: or(new_left, left),
+        left: Box::new(in_type(left, new_left)),
         op,
-        right: or(new_right, right),
+        right: Box::new(in_type(right, new_right)),
     }))
+}
+
+fn as_type(expr: &Expr, to: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr.clone()), to))
 }
