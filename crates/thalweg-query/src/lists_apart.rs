@@ -8,21 +8,18 @@
 //! there is right. Before and after that they are plain, so that they show which blocks can be left out and which columns are keys of
 //! a join.
 
+use crate::functions::unchanged::{is_part, part};
 use crate::meaning::schema_below;
 use crate::meaning::time_unit::{in_columns_unit, is_cast_time};
-use arrow::datatypes::DataType;
+use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use datafusion::optimizer::simplify_expressions::{ExprSimplifier, SimplifyExpressions};
 use datafusion::optimizer::utils::NamePreserver;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// DataFusion's rule that simplifies expressions, with lists kept apart.
 #[derive(Debug, Default)]
@@ -236,7 +233,7 @@ fn joins(expr: &Expr) -> bool {
 }
 
 fn is_hidden(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<AsItIs>())
+    matches!(expr, Expr::ScalarFunction(call) if is_part(&call.func))
 }
 
 /// By what the parts of a chain are joined.
@@ -262,8 +259,7 @@ fn hidden(expr: Expr) -> Result<Expr> {
             TreeNodeRecursion::Jump,
         ))
     })?;
-    let hidden = ScalarFunction::new_udf(Arc::clone(&AS_IT_IS), vec![expr.data]);
-    Ok(Expr::ScalarFunction(hidden))
+    Ok(part(expr.data))
 }
 
 /// Whether an expression is a chain of OR all of whose parts are lists or comparisons by `=`, or one of AND of negated lists.
@@ -288,49 +284,10 @@ fn is_chain(expr: &Expr, op: Operator) -> bool {
 
 fn shown(expr: Expr) -> Transformed<Expr> {
     match expr {
-        Expr::ScalarFunction(mut call) if call.func.inner().is::<AsItIs>() => {
-            match call.args.pop() {
-                Some(argument) => Transformed::yes(argument),
-                None => Transformed::no(Expr::ScalarFunction(call)),
-            }
-        }
+        Expr::ScalarFunction(mut call) if is_part(&call.func) => match call.args.pop() {
+            Some(argument) => Transformed::yes(argument),
+            None => Transformed::no(Expr::ScalarFunction(call)),
+        },
         other => Transformed::no(other),
-    }
-}
-
-static AS_IT_IS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    Arc::new(ScalarUDF::new_from_impl(AsItIs {
-        signature: Signature::exact(vec![DataType::Boolean], Volatility::Immutable),
-    }))
-});
-
-/// Returns its argument.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct AsItIs {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for AsItIs {
-    fn name(&self) -> &'static str {
-        "as_it_is"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match <[ColumnarValue; 1]>::try_from(args.args) {
-            Ok([value]) => Ok(value),
-            Err(values) => internal_err!("{} of {} values", self.name(), values.len()),
-        }
     }
 }

@@ -6,16 +6,12 @@
 
 use super::nodes::is_subquery;
 use crate::conditions::with_drawn_above;
-use arrow::datatypes::DataType;
+use crate::functions::unchanged::of_pair;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinType, Result, internal_err};
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
-};
-use std::sync::{Arc, LazyLock};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use std::sync::Arc;
 
 /// The join with its drawn conditions above it, or named after both of its sides. A join that gets a filter above it goes through
 /// `rewrite` before.
@@ -40,7 +36,7 @@ pub(super) fn of_rows_that_meet(
         };
     }
     let of_each = [&join.left, &join.right].map(|side| side.schema().columns().into_iter().next());
-    let of_pair = |condition: Expr| {
+    let drawn_of_pair = |condition: Expr| {
         // Subqueries become joins only as parts of plain conditions. The closure cannot fail.
         let has_subquery = condition
             .exists(|part| Ok(is_subquery(part)))
@@ -49,43 +45,9 @@ pub(super) fn of_rows_that_meet(
             return condition;
         }
         let columns = of_each.iter().flatten().cloned().map(Expr::Column);
-        let args = std::iter::once(condition).chain(columns).collect();
-        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&OF_PAIR), args))
+        of_pair(condition, columns)
     };
     let conditions = join.filter.take().map(split_conjunction_owned);
-    join.filter = conjunction(conditions.into_iter().flatten().map(of_pair));
+    join.filter = conjunction(conditions.into_iter().flatten().map(drawn_of_pair));
     Ok(Transformed::yes(LogicalPlan::Join(join)))
-}
-
-static OF_PAIR: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    Arc::new(ScalarUDF::new_from_impl(OfPair {
-        signature: Signature::variadic_any(Volatility::Immutable),
-    }))
-});
-
-/// Returns its first argument; the others say of which rows it is.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct OfPair {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for OfPair {
-    fn name(&self) -> &'static str {
-        "of_pair"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if args.args.is_empty() {
-            return internal_err!("{} of no values", self.name());
-        }
-        Ok(args.args.swap_remove(0))
-    }
 }
