@@ -81,6 +81,8 @@ mod writer;
 
 pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer, RowsPart};
 pub use error::{Error, ErrorKind, Result};
+#[doc(hidden)]
+pub use file_uses::respelled_uses;
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::Kernel;
 pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES, are_few_pages};

@@ -48,6 +48,8 @@ pub enum Rule {
     CarriedHidden,
     /// Masks go with the item or the open rows that they are of.
     MasksGo,
+    /// All index pages that a checkpoint writes count as uses of its segment.
+    CountedPages,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -56,7 +58,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -78,6 +80,7 @@ impl Rule {
         Self::LeavingItems,
         Self::CarriedHidden,
         Self::MasksGo,
+        Self::CountedPages,
         Self::Checksum,
     ];
 

@@ -1,5 +1,6 @@
 //! One table in memory.
 
+use crate::file_uses::KnownUses;
 use crate::ids::{CommitNo, TableId};
 use crate::index::Tree;
 use crate::masks::TableMasks;
@@ -23,6 +24,8 @@ pub struct TableState {
     pub created: CommitNo,
     /// Its order 0: the blocks of its rows.
     pub tree: Tree,
+    /// What an earlier tree of it took of files; `None`: nobody knows.
+    pub(crate) uses: Option<Arc<KnownUses>>,
     /// Its other orders; `None`: it never had one.
     pub(crate) orders: Option<Arc<Orders>>,
     /// Which of its rows are hidden; `None`: none.
@@ -85,6 +88,30 @@ impl TableState {
             self.tree = tree;
         } else if let Some(order) = self.order_mut(order) {
             order.tree = tree;
+        }
+    }
+
+    /// What an earlier tree of an order took of files, if that is known.
+    pub(crate) fn known_uses(&self, order: u32) -> Option<&Arc<KnownUses>> {
+        match order {
+            0 => self.uses.as_ref(),
+            id => self.order(id)?.uses.as_ref(),
+        }
+    }
+
+    /// All that is known of its orders.
+    pub(crate) fn all_known_uses(&self) -> impl Iterator<Item = &KnownUses> {
+        let others = self.orders().iter().map(|order| &order.uses);
+        let all = std::iter::once(&self.uses).chain(others);
+        all.filter_map(|uses| uses.as_deref())
+    }
+
+    /// Learns, or forgets, what a tree of an order takes of files, if that order is there.
+    pub(crate) fn set_uses(&mut self, order: u32, uses: Option<Arc<KnownUses>>) {
+        if order == 0 {
+            self.uses = uses;
+        } else if let Some(order) = self.order_mut(order) {
+            order.uses = uses;
         }
     }
 

@@ -10,6 +10,7 @@
 use crate::bases::Bases;
 use crate::block::{self, ROWS_ORDER};
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_uses::found_in;
 use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, ItemName, Page, Place, Step, Tree, check_page};
@@ -258,6 +259,9 @@ impl Check<'_> {
         let damage_before = self.report.damage.len();
         for (order, tree) in table.trees() {
             self.order(table, order, tree);
+            if self.report.damage.len() == damage_before {
+                self.uses(table, order, tree);
+            }
         }
         self.masks(table, self.report.damage.len() == damage_before);
         Ok(())
@@ -337,6 +341,36 @@ impl Check<'_> {
             let root = tree.total().map_or_else(Entry::unknown, Entry::clone);
             self.damage(table, &root, &error);
         }
+    }
+
+    /// Whether what is known of the uses of files is what a walk finds.
+    fn uses(&mut self, table: &TableSnapshot, order: u32, tree: &Tree) {
+        let Some(known) = table.known_uses(order) else {
+            return;
+        };
+        // As it is now: pages of it may be written meanwhile.
+        let tree = tree.frozen();
+        // What cannot be read was found already, or is not needed any more.
+        let Ok(changes) = known.changes(&tree, self.store) else {
+            return;
+        };
+        let Ok(found) = found_in(&tree, self.store) else {
+            return;
+        };
+        if changes.added_to(known.uses()) == Some(found) {
+            return;
+        }
+        self.report.damage.push(Damage {
+            file: PathBuf::from(ROOT_NAME),
+            offset: 0,
+            table: Some(table.name.to_string()),
+            keys: None,
+            rows: Some(0),
+            commits: None,
+            what: format!(
+                "the checkpoint says of files of order {order} that other bytes are used than are"
+            ),
+        });
     }
 
     /// Takes back what was found since the check of this table began, when there were so many `damaged` places.

@@ -10,6 +10,7 @@
 
 mod hidden;
 mod trees;
+mod uses;
 
 use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
@@ -19,6 +20,7 @@ use crate::commit::{Commit, Edit, NEW_TABLE, Producer, RowsPart};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
+use crate::file_uses::KnownUses;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{BlockKeys, Entry, ItemName, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, ORDER_BYTES, TABLE_BYTES};
@@ -37,6 +39,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
 use trees::{TreeChanges, Unindexed};
+pub(crate) use uses::OfTrees;
+use uses::uses_bytes;
 
 /// The state as of the last applied frame.
 pub(crate) struct Working {
@@ -50,6 +54,8 @@ pub(crate) struct Working {
     names_bytes: u64,
     /// What the masks of all tables take of it.
     mask_bytes: u64,
+    /// What the uses of files of all tables take of it.
+    uses_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
@@ -97,6 +103,7 @@ impl Working {
             producers: Producers::default(),
             names_bytes: 0,
             mask_bytes: 0,
+            uses_bytes: 0,
             replaced: BTreeMap::new(),
             dropped: Vec::new(),
             pending: BTreeSet::new(),
@@ -272,9 +279,10 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
-    /// About how much of the next full checkpoint is in each of them: names, definitions and open rows.
+    /// About how much of the next full checkpoint is in each of them: names, definitions, uses of files and open rows.
     pub(crate) fn repeated_bytes(&self) -> u64 {
-        self.names_bytes + self.mask_bytes + self.definitions.bytes() + self.open.bytes()
+        let of_tables = self.names_bytes + self.mask_bytes + self.uses_bytes;
+        of_tables + self.definitions.bytes() + self.open.bytes()
     }
 
     /// About how much else is in it, and in no other one: index pages that have changed, and the entries that have come. These
@@ -503,6 +511,7 @@ impl Working {
                     definition_version: 1,
                     created: commit,
                     tree: Tree::empty(id),
+                    uses: Some(KnownUses::of_nothing(id)),
                     orders: (indexes > 0).then(|| Arc::new(Orders::of_new_table(id, indexes))),
                     masks: None,
                     open: OpenList::default(),
@@ -601,6 +610,7 @@ impl Working {
         }
         self.names_bytes += names_bytes(&table);
         self.mask_bytes += mask_bytes(&table);
+        self.uses_bytes += uses_bytes(&table);
         self.tables.insert_unnamed(Arc::new(table))
     }
 
@@ -640,6 +650,7 @@ impl Working {
         self.count_unwritten(unwritten, 0);
         self.names_bytes -= names_bytes(self.table(table)?);
         self.mask_bytes -= mask_bytes(self.table(table)?);
+        self.uses_bytes -= uses_bytes(self.table(table)?);
         self.tables.remove(table)?;
         let trees = self.changed_trees.range((table, 0)..=(table, u32::MAX));
         for tree in trees.copied().collect::<Vec<_>>() {
@@ -691,6 +702,8 @@ impl Working {
         self.names_bytes = self.names_bytes - before + names_bytes(&table);
         let before = self.table(table.id).map_or(0, |before| mask_bytes(before));
         self.mask_bytes = self.mask_bytes - before + mask_bytes(&table);
+        let before = self.table(table.id).map_or(0, |before| uses_bytes(before));
+        self.uses_bytes = self.uses_bytes - before + uses_bytes(&table);
         self.bases.note_change(table.id);
         match table.trees().any(|(_, tree)| tree.pending().is_some()) {
             true => _ = self.pending.insert(table.id),
@@ -742,22 +755,6 @@ impl Working {
     fn count_unwritten(&mut self, before: u64, now: u64) {
         let since = &mut self.since_checkpoint;
         since.page_bytes = (since.page_bytes + now).saturating_sub(before);
-    }
-
-    /// Removes index pages that are on disk from memory.
-    pub(crate) fn trim(&mut self) {
-        for (table, order) in std::mem::take(&mut self.changed_trees) {
-            let Some(state) = self.table(table) else {
-                continue;
-            };
-            let Some(tree) = state.tree_of(order).map(Tree::trim) else {
-                continue;
-            };
-            let mut trimmed = TableState::clone(state);
-            trimmed.set_tree(order, tree);
-            self.tables.insert(Arc::new(trimmed));
-            self.changed = true;
-        }
     }
 
     /// The state as readers may hold it.

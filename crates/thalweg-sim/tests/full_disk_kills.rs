@@ -418,7 +418,9 @@ fn short_commits_that_change_many_pages_leave_room_to_drop() {
 fn an_append_that_is_refused_fills_no_disk_first() {
     let segment_bytes = 2 << 20;
     let (sim, toy, big, _wide) = wide_and_full(segment_bytes);
-    sim.set_quota(Some(sim.used_bytes() + (256 << 10)));
+    // With other room cleaning may free half a megabyte, into which no append fits, and which each attempt takes for a moment.
+    let free_kib = if crate::HIDES_QUOTA { 250 } else { 256 };
+    sim.set_quota(Some(sim.used_bytes() + (free_kib << 10)));
     sim.reset_stats();
     let refused = (0..20).filter(|at| {
         let rows = random_rows(2_000_000 + at * 10_000, 10_000);

@@ -5,8 +5,10 @@
 
 use super::coverage::Coverage;
 use super::edit::{FIRST_ORDER, OrderAction, OrderChange};
+use crate::file_uses::KnownUses;
 use crate::ids::TableId;
 use crate::index::Tree;
+use std::sync::Arc;
 
 /// Most orders of a table, the rows counted.
 pub(crate) const MOST_ORDERS: usize = 1_024;
@@ -20,6 +22,8 @@ pub struct Order {
     pub is_on: bool,
     /// Its blocks.
     pub tree: Tree,
+    /// What an earlier tree of it took of files; `None`: nobody knows.
+    pub(crate) uses: Option<Arc<KnownUses>>,
     /// The rows that have their entries in it.
     pub coverage: Coverage,
 }
@@ -66,6 +70,7 @@ impl Orders {
             id: self.next,
             is_on: true,
             tree: Tree::empty(table),
+            uses: Some(KnownUses::of_nothing(table)),
             coverage,
         });
         self.next += 1;
