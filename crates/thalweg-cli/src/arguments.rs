@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::files;
-use crate::import::Pattern;
 use crate::output::Format;
+use crate::pattern::Pattern;
 use arrow_schema::DataType;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -16,6 +16,7 @@ macro_rules! report {
 }
 
 mod arguments;
+mod counts;
 mod demo;
 mod failure;
 mod files;
@@ -24,6 +25,7 @@ mod interrupt;
 mod maintain;
 mod opening;
 mod output;
+mod pattern;
 mod progress;
 mod schema;
 mod shell;

@@ -2,9 +2,9 @@
 //! done.
 
 use crate::arguments::MaintainCall;
+use crate::counts::counted;
 use crate::failure::Failure;
 use crate::opening;
-use crate::sql::counted;
 use thalweg::{Database, TableStats};
 
 /// `thalweg maintain`.

@@ -3,8 +3,8 @@
 //! Invariants: rows are printed as they come, so that a result may be larger than memory; a result without rows still
 //! prints its header.
 
+use crate::counts::counted;
 use crate::failure::Failure;
-use crate::sql::counted;
 use arrow_array::RecordBatch;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_json::writer::JsonFormat;

@@ -4,11 +4,12 @@
 //! its first error, so that nothing runs on the ruins of what came before.
 
 use crate::arguments::ImportOptions;
+use crate::counts::counted;
 use crate::failure::Failure;
 use crate::output::{Format, Limits, ShownRows};
 use crate::schema::{create_statement, quoted};
 use crate::shell_words::{COMMANDS, Words};
-use crate::sql::{counted, execute};
+use crate::sql::execute;
 use crate::{files, import, opening, statements};
 use clap::{Parser, ValueEnum};
 use rustyline::error::ReadlineError;

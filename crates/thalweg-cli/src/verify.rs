@@ -2,10 +2,10 @@
 //! database whole without that; what it found still ends it with status 1.
 
 use crate::arguments::VerifyCall;
+use crate::counts::{counted, thousands};
 use crate::failure::Failure;
 use crate::opening::{self, explain};
 use crate::progress;
-use crate::sql::{counted, thousands};
 use crate::stats::time_text;
 use std::io::{Write, stdout};
 use thalweg::{Damage, Database, DatabaseView, VerifyReport};

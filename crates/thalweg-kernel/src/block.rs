@@ -25,7 +25,7 @@ pub use grid::{Dimension, Grid, GridOrder, MAX_DIMENSIONS};
 pub use head::{BLOCK_HEADER_BYTES, BlockHead, verify};
 pub use pages::{PageSet, PagesOf, StreamedPage, VerifiedPages};
 pub use paging::Paging;
-pub(crate) use read::WHOLE_BLOCK_BYTES;
+pub(crate) use read::{BlockBytes, WHOLE_BLOCK_BYTES};
 pub use read::{BlockReader, ChunkPages, Wanted};
 pub use role::{FILTER_BLOCK_BYTES, MAX_FILTER_BLOCKS, Role};
 pub use spec::{

@@ -4,7 +4,7 @@
 //! applies ([`crate::working`]) and it sees only [`Change`]s. What a change must be by itself is checked by one function too
 //! ([`Change::check`]), before it is written and after it was read.
 
-use crate::commit::{Edit, Producer, RowsPart};
+use crate::commit::{Edit, Producer};
 use crate::error::{Error, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::frame::{FrameHead, SectionKind};
@@ -12,6 +12,7 @@ use crate::ids::{CommitNo, TableId};
 use crate::index::{self, Entry, ItemName};
 use crate::masks::MaskEdit;
 use crate::orders::{AddHead, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, OrdersEdit, ReplaceEdit};
+use crate::rows_part::RowsPart;
 use crate::wire::{Fault, Reader};
 use bytes::Bytes;
 

@@ -41,13 +41,14 @@ use crate::fields::{Fields, PutFields, len_u32};
 use crate::file_uses::{FileUse, KnownUses, Uses, get_uses, put_uses};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{self, Pending, Tree, WrittenPages};
+use crate::index::{self, ItemRun, Pending, Tree, WrittenPages};
 use crate::masks::TableMasks;
 use crate::open_rows::{OpenList, OpenRows};
 use crate::orders::{Coverage, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, Order, Orders};
 use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::table_state::TableState;
+use crate::wire::{Fault, Reader};
 use crate::working::Working;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -339,11 +340,30 @@ fn get_orders(wire: &mut Fields<'_>, table: TableId) -> Result<Orders> {
 fn put_pending(pending: &Pending, out: &mut Vec<u8>) -> Result<()> {
     out.put_u64(pending.since.0);
     put_names(&pending.removed, out);
+    out.put_u32(len_u32(pending.runs.len()));
+    pending.runs.iter().for_each(|run| run.put(out));
     // Nothing limits how much comes to wait, while a list is limited.
     for entries in index::lists_of(&pending.added) {
         put_sized(out, |out| index::encode_entries(entries, out))?;
     }
     Ok(())
+}
+
+fn get_runs(wire: &mut Fields<'_>) -> Result<Vec<ItemRun>> {
+    let count = wire.count(ItemRun::BYTES)?;
+    let mut reader = Reader::new(wire.take(count * ItemRun::BYTES)?);
+    let runs = (0..count).map(|_| ItemRun::read(&mut reader));
+    let runs = runs.collect::<Result<Vec<_>, Fault>>();
+    let runs = runs.map_err(|fault| fault.at("checkpoint", "runs of items"))?;
+    let are_apart = runs.is_sorted_by(|a, b| a.last.key < b.first.key);
+    let is_sound = |run: &ItemRun| run.first.key <= run.last.key && run.blocks > 0;
+    match are_apart && runs.iter().all(is_sound) {
+        true => Ok(runs),
+        false => Err(Error::corruption(
+            "checkpoint",
+            "runs of items that are none",
+        )),
+    }
 }
 
 fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
@@ -353,12 +373,13 @@ fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
     let mut wire = Fields::new(bytes, "changes that wait for a page of an index");
     let since = CommitNo(wire.u64()?);
     let removed = get_names(&mut wire)?;
+    let runs = get_runs(&mut wire)?;
     let mut added = Vec::new();
     while !wire.is_at_end() {
         added.extend(index::decode_entries(wire.bytes()?)?);
     }
     wire.finish()?;
-    if removed.is_empty() && added.is_empty() {
+    if removed.is_empty() && runs.is_empty() && added.is_empty() {
         return Err(Error::corruption("checkpoint", "nothing waits for a page"));
     }
     // Why the page could not be read is found out again.
@@ -367,6 +388,7 @@ fn get_pending(bytes: &[u8], table: TableId) -> Result<Option<Pending>> {
     Ok(Some(Pending {
         since,
         removed,
+        runs,
         added,
         steps: Vec::new(),
         cause,

@@ -5,6 +5,8 @@ use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
 use crate::masks::MaskEdit;
 use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
+use crate::rows_part::RowsPart;
+use crate::state::TableSnapshot;
 use bytes::Bytes;
 
 /// When a commit returns, named by what it survives then.
@@ -36,28 +38,14 @@ pub struct Commit {
     pub edits: Vec<Edit>,
     /// Rows that are hidden, after all else: of items and open rows that there are, or of items that this commit brings.
     pub masks: Vec<MaskEdit>,
-    /// The last commit of the snapshot that replacements and the ranges of a coverage were prepared from. Replacements are
+    /// The last commit of the snapshot that replacements by name and the ranges of a coverage were prepared from. Replacements are
     /// refused if blocks of their table were replaced since, ranges if rows came into them since without their entries.
     pub prepared_at: Option<CommitNo>,
+    /// The tables of the snapshot that removed runs were found in: what came into a run since is left where it is, and where
+    /// something went the commit is refused.
+    pub runs_of: Vec<TableSnapshot>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
-}
-
-/// A few rows of one table, raw.
-#[derive(Clone, Debug)]
-pub struct RowsPart {
-    /// The table.
-    pub table: TableId,
-    /// The version of the definition that `payload` was written by.
-    pub definition_version: u32,
-    /// How many.
-    pub rows: u32,
-    /// Smallest and largest order key.
-    pub key_min: i64,
-    /// See `key_min`.
-    pub key_max: i64,
-    /// The rows; the layer above knows how to read them.
-    pub payload: Bytes,
 }
 
 /// Blocks of one order of a table.

@@ -225,9 +225,10 @@ impl Drop for Kernel {
 pub(crate) mod tests {
     use super::*;
     use crate::block::EncodedBlock;
-    use crate::commit::{Edit, NEW_TABLE, RowsPart};
+    use crate::commit::{Edit, NEW_TABLE};
     use crate::job::Wants;
     use crate::open_rows::OpenRows;
+    use crate::rows_part::RowsPart;
     use crate::state::TableSnapshot;
     use crate::table_state::TableState;
     use bytes::Bytes;

@@ -58,6 +58,7 @@ mod recover;
 pub mod repair;
 mod replay;
 mod root;
+mod rows_part;
 #[cfg_attr(
     not(feature = "broken-rules"),
     expect(unreachable_pub, reason = "public where tests break rules")
@@ -66,6 +67,7 @@ mod rules;
 mod segment;
 mod segment_supply;
 mod since_checkpoint;
+mod size_limits;
 mod space_estimates;
 pub mod state;
 pub mod store;
@@ -79,7 +81,7 @@ mod wire;
 mod working;
 mod writer;
 
-pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer, RowsPart};
+pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer};
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use file_uses::respelled_uses;
@@ -89,8 +91,11 @@ pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES, are_few_pages};
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;
+pub use rows_part::RowsPart;
 #[cfg(feature = "broken-rules")]
-pub use rules::{Rule, break_rule, limit_changed_bytes, limit_page_entries};
+pub use rules::{Rule, break_rule};
+#[cfg(feature = "broken-rules")]
+pub use size_limits::{limit_changed_bytes, limit_page_entries};
 pub use state::{Snapshot, TableSnapshot};
 pub use table_state::TableState;
 pub use working::name_is_taken;

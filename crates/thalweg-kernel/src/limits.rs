@@ -8,9 +8,9 @@ use crate::block::EncodedBlock;
 use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
-use crate::index::{ItemName, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
+use crate::index::{ItemName, ItemRun, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
 use crate::masks::MaskEdit;
-use crate::rules;
+use crate::size_limits::changed_limit_bytes;
 
 /// Larger commits are staged as fragments by the layer above.
 pub const FRAME_LIMIT_BYTES: u64 = 8 << 20;
@@ -75,7 +75,7 @@ pub(crate) fn check_frame(frame_bytes: u64) -> Result<()> {
 
 /// Refuses a commit that makes too many index pages anew.
 pub(crate) fn check_changed(changed_bytes: u64) -> Result<()> {
-    let most_bytes = rules::changed_limit_bytes();
+    let most_bytes = changed_limit_bytes();
     if changed_bytes <= most_bytes {
         return Ok(());
     }
@@ -89,7 +89,7 @@ pub(crate) fn check_changed(changed_bytes: u64) -> Result<()> {
 /// Whether a change of so many bytes of index pages fits one commit also where the index grows a little before it is made.
 #[must_use]
 pub fn are_few_pages(changed_bytes: u64) -> bool {
-    changed_bytes <= rules::changed_limit_bytes() / 2
+    changed_bytes <= changed_limit_bytes() / 2
 }
 
 /// At least what an edit takes in its frame.
@@ -101,8 +101,11 @@ fn edit_bytes(edit: &Edit) -> usize {
         Edit::RenameTable { name, .. } => name.len(),
         Edit::SetDefinition { definition, .. } => definition.len(),
         Edit::Replace(edit) => {
-            let removed = edit.orders.iter().map(|order| order.removed_items().len());
-            removed.sum::<usize>() * ItemName::BYTES
+            let removed = edit.orders.iter().map(|order| {
+                order.removed_items().len() * ItemName::BYTES
+                    + order.removed_runs().len() * ItemRun::BYTES
+            });
+            removed.sum()
         }
         Edit::DropTable { .. } | Edit::AddFragments { .. } | Edit::Orders(_) => 0,
     }

@@ -36,6 +36,7 @@ pub(crate) fn lower(
         edits,
         masks,
         prepared_at: _,
+        runs_of: _,
         producer,
     } = commit;
     if rows.is_empty() && groups.is_empty() && edits.is_empty() && masks.is_empty() {

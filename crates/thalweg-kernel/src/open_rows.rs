@@ -16,8 +16,8 @@
 //! list for each of a million rows a second); chunks that point to the next one (a snapshot that is held for an hour
 //! would keep all rows of that hour).
 
-use crate::commit::RowsPart;
 use crate::ids::CommitNo;
+use crate::rows_part::RowsPart;
 use std::sync::{Arc, OnceLock};
 
 /// Slots of the first chunk of a list. Later ones have as many as the list has items.

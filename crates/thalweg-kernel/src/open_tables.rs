@@ -328,7 +328,7 @@ impl OpenTables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::RowsPart;
+    use crate::rows_part::RowsPart;
 
     /// A collection, and the lists of two tables in it.
     #[derive(Default)]

@@ -1,7 +1,11 @@
 //! The rules of the log, which tests break one at a time: a rule that no test misses is none.
 //!
 //! Invariant: without the feature `broken-rules`, which only tests select, every rule is kept and asking costs nothing.
-//! The same feature lets a test choose small index pages, so that few blocks make a high tree.
+
+#[cfg(feature = "broken-rules")]
+use crate::size_limits::{
+    changed_limit_bytes, limit_changed_bytes, limit_page_entries, page_entries,
+};
 
 /// A rule of the log (`docs/format/log.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub enum Rule {
     MasksGo,
     /// All index pages that a checkpoint writes count as uses of its segment.
     CountedPages,
+    /// Runs take out what their maker has found, and nothing that came since.
+    RunsOfSnapshot,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -58,7 +64,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
@@ -81,6 +87,7 @@ impl Rule {
         Self::CarriedHidden,
         Self::MasksGo,
         Self::CountedPages,
+        Self::RunsOfSnapshot,
         Self::Checksum,
     ];
 
@@ -109,69 +116,7 @@ pub fn break_rule(rule: Option<Rule>) {
     BROKEN.set(rule);
 }
 
-/// The most entries of an index page that is written.
-#[cfg(not(feature = "broken-rules"))]
-pub(crate) const fn page_entries() -> usize {
-    crate::index::MAX_PAGE_ENTRIES
-}
-
-/// The most entries of an index page that is written.
-#[cfg(feature = "broken-rules")]
-pub(crate) fn page_entries() -> usize {
-    PAGE_ENTRIES.get()
-}
-
-#[cfg(feature = "broken-rules")]
-thread_local! {
-    static PAGE_ENTRIES: std::cell::Cell<usize> =
-        const { std::cell::Cell::new(crate::index::MAX_PAGE_ENTRIES) };
-}
-
-/// Limits the entries of index pages in this thread and in those of the databases that it opens from now on. Whoever else commits,
-/// or reads as another process, must have the same limit: files go that the trees of the writer do not need. Pages of up to
-/// [`MAX_PAGE_ENTRIES`](crate::index::MAX_PAGE_ENTRIES) are read all the same.
-///
-/// # Panics
-/// Below 4: pages of fewer entries cannot be both split and joined.
-#[cfg(feature = "broken-rules")]
-pub fn limit_page_entries(entries: usize) {
-    assert!(
-        (4..=crate::index::MAX_PAGE_ENTRIES).contains(&entries),
-        "pages of {entries} entries"
-    );
-    PAGE_ENTRIES.set(entries);
-}
-
-/// Most bytes of index pages that one commit makes anew, as `Tree::changed_bytes` counts them: it bounds what a checkpoint
-/// writes, and what a replay reads.
-const CHANGED_LIMIT_BYTES: u64 = 256 << 20;
-
-/// The most bytes of index pages that one commit makes anew.
-#[cfg(not(feature = "broken-rules"))]
-pub(crate) const fn changed_limit_bytes() -> u64 {
-    CHANGED_LIMIT_BYTES
-}
-
-/// The most bytes of index pages that one commit makes anew.
-#[cfg(feature = "broken-rules")]
-pub(crate) fn changed_limit_bytes() -> u64 {
-    CHANGED_BYTES.get()
-}
-
-#[cfg(feature = "broken-rules")]
-thread_local! {
-    static CHANGED_BYTES: std::cell::Cell<u64> =
-        const { std::cell::Cell::new(CHANGED_LIMIT_BYTES) };
-}
-
-/// Limits the bytes of index pages that one commit makes anew, in this thread and in those of the databases that it opens from
-/// now on. What is stored is the same as without.
-#[cfg(feature = "broken-rules")]
-pub fn limit_changed_bytes(bytes: u64) {
-    CHANGED_BYTES.set(bytes);
-}
-
-/// The broken rule and the page limit of a thread, handed on to the threads that it starts: with different limits, the threads of a
+/// The broken rule and the page limits of a thread, handed on to the threads that it starts: with different limits, the threads of a
 /// database would make different index pages of the same commits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {

@@ -1,6 +1,6 @@
 //! How much has come since the last checkpoint, and how much calls for the next one.
 
-use crate::rules::changed_limit_bytes;
+use crate::size_limits::changed_limit_bytes;
 
 /// What has happened since the last checkpoint: it calls for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //! - A file that an address names and that is missing is damage and an error that names the file; in a reading process it
 //!   may also have been removed because its snapshot is too old.
 
-use crate::block::{BlockHead, BlockReader, WHOLE_BLOCK_BYTES};
+use crate::block::{BlockBytes, BlockHead, BlockReader, WHOLE_BLOCK_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{DatabaseId, FileId, TableId};
 use crate::index::{Address, Entry, Page, PageLoader};
@@ -419,30 +419,6 @@ impl Store {
         }
     }
 
-    /// Verified bytes at `offset` of the file of a block, if they are in memory.
-    pub(crate) fn cached_data(&self, block: &Address, offset: u64) -> Option<Bytes> {
-        let Some(Cached::Data(known, bytes)) = self.cached.get(&(block.file, offset)) else {
-            return None;
-        };
-        if known != *block {
-            return None;
-        }
-        count(&self.counters.data_page_hits, 1);
-        Some(bytes)
-    }
-
-    /// Keeps verified bytes at `offset` of the file of a block.
-    pub(crate) fn keep_data(&self, block: &Address, offset: u64, bytes: &Bytes) {
-        let place = (block.file, offset);
-        self.cached
-            .insert(place, Cached::Data(*block, bytes.clone()));
-    }
-
-    /// Counts pages of chunks that were read and verified.
-    pub(crate) fn count_data_pages(&self, pages: usize) {
-        count(&self.counters.data_pages_loaded, pages as u64);
-    }
-
     /// A block with its head, from memory if it is there. A small block that is not known is read at once.
     ///
     /// # Errors
@@ -497,6 +473,37 @@ impl Store {
     #[must_use]
     pub fn cached_bytes(&self) -> (u64, u64) {
         (self.cached.weight(), self.cached.capacity())
+    }
+}
+
+impl BlockBytes for Store {
+    fn read(&self, block: &Address, offset: u64, len_bytes: usize) -> Result<Bytes> {
+        Self::read(self, block.file, offset, len_bytes)
+    }
+
+    fn read_into(&self, block: &Address, offset: u64, into: &mut [u8]) -> Result<()> {
+        Self::read_into(self, block.file, offset, into)
+    }
+
+    fn cached_data(&self, block: &Address, offset: u64) -> Option<Bytes> {
+        let Some(Cached::Data(known, bytes)) = self.cached.get(&(block.file, offset)) else {
+            return None;
+        };
+        if known != *block {
+            return None;
+        }
+        count(&self.counters.data_page_hits, 1);
+        Some(bytes)
+    }
+
+    fn keep_data(&self, block: &Address, offset: u64, bytes: &Bytes) {
+        let place = (block.file, offset);
+        self.cached
+            .insert(place, Cached::Data(*block, bytes.clone()));
+    }
+
+    fn count_data_pages(&self, pages: usize) {
+        count(&self.counters.data_pages_loaded, pages as u64);
     }
 }
 

@@ -9,6 +9,7 @@
 //! checkpoints.
 
 mod hidden;
+mod runs;
 mod trees;
 mod uses;
 
@@ -16,18 +17,21 @@ use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
 use crate::catalog::{Catalog, SharedDefinitions, Unnamed, fold_name};
 use crate::change::Change;
-use crate::commit::{Commit, Edit, NEW_TABLE, Producer, RowsPart};
+use crate::commit::{Commit, Edit, NEW_TABLE, Producer};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
 use crate::file_uses::KnownUses;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
-use crate::index::{BlockKeys, Entry, ItemName, PageLoader, Pending, Tree};
+use crate::index::{BlockKeys, Entry, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, ORDER_BYTES, TABLE_BYTES};
 use crate::open_rows::{OpenList, OpenRows};
 use crate::open_tables::{Open, OpenTables};
-use crate::orders::{AddHead, Coverage, OrderAction, Orders, OrdersEdit, ReplaceEdit};
+use crate::orders::{
+    AddHead, Coverage, OrderAction, OrderReplace, Orders, OrdersEdit, ReplaceEdit,
+};
 use crate::producers::Producers;
+use crate::rows_part::RowsPart;
 use crate::rules::Rule;
 use crate::since_checkpoint::SinceCheckpoint;
 use crate::state::DbState;
@@ -135,7 +139,10 @@ impl Working {
     /// Whether blocks that the commit replaces are still those it was prepared from.
     pub(crate) fn check_prepared(&self, commit: &Commit) -> Result<()> {
         let is_outdated = |edit: &Edit| match edit {
-            Edit::Replace(edit) => self.replaced.get(&edit.table).copied() > commit.prepared_at,
+            // Runs are compared with the tree that they were found in.
+            Edit::Replace(edit) if !edit.has_runs() => {
+                self.replaced.get(&edit.table).copied() > commit.prepared_at
+            }
             _ => false,
         };
         if commit.prepared_at.is_some() && commit.edits.iter().any(is_outdated) {
@@ -362,10 +369,6 @@ impl Working {
     fn check_replacement(&self, edit: &ReplaceEdit) -> Result<()> {
         let invalid = |message: &str| Err(Error::new(ErrorKind::Invalid, message));
         self.table(edit.table).ok_or_else(|| dropped(edit.table))?;
-        if edit.has_runs() {
-            let message = "a replacement by runs of items needs a newer version of thalweg";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         let mut added = edit.orders.iter().flat_map(|order| &order.added);
         if added.any(|item| item.commit_max > self.commit) {
             return invalid("blocks that replace others have commits that are yet to come");
@@ -538,7 +541,7 @@ impl Working {
                 })
             }
             Edit::AddFragments { head, roots } => {
-                self.count_edit(&[], &roots);
+                self.count_added(&roots);
                 self.apply_add(commit, &head, &roots);
                 trees.of(head.table, head.order).added.extend(roots);
                 Ok(())
@@ -546,10 +549,11 @@ impl Working {
             Edit::Replace(edit) => {
                 self.replaced.insert(edit.table, commit);
                 for order in edit.orders {
-                    self.count_edit(order.removed_items(), &order.added);
+                    self.count_edit(&order);
                     self.add_coverage(edit.table, order.order, &order.coverage);
                     let change = trees.of(edit.table, order.order);
                     change.removed.extend_from_slice(order.removed_items());
+                    change.runs.extend_from_slice(order.removed_runs());
                     change.added.extend(order.added);
                 }
                 Ok(())
@@ -576,9 +580,14 @@ impl Working {
         })
     }
 
-    fn count_edit(&mut self, removed: &[ItemName], added: &[Entry]) {
-        let bytes_of_added: u64 = added.iter().map(directory_bytes).sum();
-        self.since_checkpoint.edit_bytes += bytes_of_added + size_of_val(removed) as u64;
+    fn count_edit(&mut self, order: &OrderReplace) {
+        self.count_added(&order.added);
+        let removed = size_of_val(order.removed_items()) + size_of_val(order.removed_runs());
+        self.since_checkpoint.edit_bytes += removed as u64;
+    }
+
+    fn count_added(&mut self, added: &[Entry]) {
+        self.since_checkpoint.edit_bytes += added.iter().map(directory_bytes).sum::<u64>();
     }
 
     /// Why changes of an index wait, of one of the tables where some do.

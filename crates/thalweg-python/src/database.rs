@@ -1,12 +1,12 @@
 //! An open database.
 
-use crate::error::{NotFoundError, OrRaise, raise};
+use crate::error::{NotFoundError, OrRaise, raise, unsupported};
 use crate::finalize::Callback;
 use crate::input::{self, Input};
 use crate::many;
 use crate::once::name;
 use crate::options::{duration, flag, optional_text, shown, split, text, whole_number};
-use crate::process::{ProcessLocal, initialise};
+use crate::process::ProcessLocal;
 use crate::result::{PyQueryResult, no_attribute};
 use crate::schema::{Given, columns_or_rows, nullable};
 use crate::sharing::{Handle, Options};
@@ -84,8 +84,7 @@ pub(crate) fn connect(
         Some(path) => path_of(&path)?,
         None => path_of(PyString::intern(py, ":memory:").as_any())?,
     };
-    initialise(py)?;
-    let handle = Handle::connect(py, &path, name, &options).or_raise()?;
+    let handle = Handle::connect(py, &path, name, &options)?;
     Ok(PyDatabase {
         handle,
         path,
@@ -142,14 +141,6 @@ fn durability_named(name: &str) -> PyResult<Durability> {
             Err(raise(ErrorKind::Invalid, message))
         }
     }
-}
-
-/// What the contract names and this version lacks.
-pub(crate) fn unsupported(what: &str) -> PyErr {
-    raise(
-        ErrorKind::Unsupported,
-        format!("{what} is not offered by this version"),
-    )
 }
 
 /// An open database; made by thalweg.connect().

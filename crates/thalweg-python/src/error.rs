@@ -140,6 +140,14 @@ impl fmt::Debug for Raised {
 
 impl StdError for Raised {}
 
+/// The error for a feature that this version does not have.
+pub(crate) fn unsupported(what: &str) -> PyErr {
+    raise(
+        ErrorKind::Unsupported,
+        format!("{what} is not offered by this version"),
+    )
+}
+
 /// An exception of a kind.
 pub(crate) fn raise(kind: ErrorKind, message: impl Into<String>) -> PyErr {
     let message = message.into();

@@ -9,6 +9,7 @@ use crate::finalize::{Callback, Ending};
 use crate::foreign::{adopt, give_back};
 use crate::interpreter::Held;
 use crate::once::name;
+use crate::one_row::was_read;
 use crate::process::Home;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
@@ -39,8 +40,8 @@ pub(crate) fn read(
 ) -> PyResult<Option<Input>> {
     let py = data.py();
     let _running = Callback::begin()?;
-    if let Some(export) = data.getattr_opt(name!(py, "__arrow_c_array__"))? {
-        return read_array(&export).map(Input::Batch).map(Some);
+    if let Some(exported) = Exported::of(data)? {
+        return exported.into_batch(py).map(Input::Batch).map(Some);
     }
     if let Ok(columns) = data.cast::<PyDict>() {
         return through(py, "from_dict", (columns,));
@@ -155,19 +156,42 @@ fn unreadable(error: PyErr, py: Python<'_>) -> PyErr {
     )
 }
 
-fn read_array(export: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
-    let py = export.py();
-    let import = || {
-        let capsules: Bound<'_, PyTuple> = export.call0()?.cast_into()?;
-        let schema = capsules.get_item(0)?.cast_into::<PyCapsule>()?;
-        let array = capsules.get_item(1)?.cast_into::<PyCapsule>()?;
-        PyArray::from_arrow_pycapsule(&schema, &array)
-    };
-    let (array, field) = import()
-        .map_err(|error| unreadable(error, py))?
-        .into_inner();
-    let sound = schema_of(field.data_type()).and_then(|schema| batch_of(&array, &schema));
-    sound.map_err(|error| raise(ErrorKind::Schema, message(&error)))
+/// What an object exports by `__arrow_c_array__`: its type and its content.
+pub(crate) struct Exported<'py> {
+    pub(crate) schema: Bound<'py, PyCapsule>,
+    pub(crate) array: Bound<'py, PyCapsule>,
+}
+
+impl<'py> Exported<'py> {
+    /// `None` for an object that exports no array.
+    pub(crate) fn of(data: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let py = data.py();
+        let _running = Callback::begin()?;
+        let Some(export) = data.getattr_opt(name!(py, "__arrow_c_array__"))? else {
+            return Ok(None);
+        };
+        let capsules = || -> PyResult<Self> {
+            let capsules: Bound<'_, PyTuple> = export.call0()?.cast_into()?;
+            Ok(Self {
+                schema: capsules.get_item(0)?.cast_into()?,
+                array: capsules.get_item(1)?.cast_into()?,
+            })
+        };
+        capsules().map(Some).map_err(|error| unreadable(error, py))
+    }
+
+    pub(crate) fn into_batch(self, py: Python<'_>) -> PyResult<RecordBatch> {
+        let _running = Callback::begin()?;
+        if was_read(&self.array) {
+            let message = "the data was read before, and what exports it gives it once";
+            return Err(raise(ErrorKind::Schema, message));
+        }
+        let (array, field) = PyArray::from_arrow_pycapsule(&self.schema, &self.array)
+            .map_err(|error| unreadable(error, py))?
+            .into_inner();
+        let sound = schema_of(field.data_type()).and_then(|schema| batch_of(&array, &schema));
+        sound.map_err(|error| raise(ErrorKind::Schema, message(&error)))
+    }
 }
 
 fn read_stream(export: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Send>> {
@@ -322,7 +346,13 @@ impl Batches {
         let next = reader.call_method0(name!(py, "read_next_batch"));
         self.home.check_return(py, self.caller)?;
         match next {
-            Ok(batch) => read_array(&batch.getattr(name!(py, "__arrow_c_array__"))?).map(Some),
+            Ok(batch) => match Exported::of(&batch)? {
+                Some(exported) => exported.into_batch(py).map(Some),
+                None => Err(raise(
+                    ErrorKind::Schema,
+                    format!("a reader of batches returned {}", batch.get_type().name()?),
+                )),
+            },
             Err(end) if end.is_instance_of::<PyStopIteration>(py) => Ok(None),
             Err(raised) => Err(raised),
         }

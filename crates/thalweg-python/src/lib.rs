@@ -18,6 +18,7 @@ mod input;
 mod interpreter;
 mod many;
 mod once;
+mod one_row;
 mod options;
 mod process;
 mod result;

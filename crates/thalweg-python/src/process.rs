@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
 use thalweg::{Database, ErrorKind};
-use thalweg_env::{Clock, Env};
+use thalweg_env::sync::Mutex;
+use thalweg_env::{Clock, Env, JoinHandle};
 
 /// Knows this process without asking the system each time.
 pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(Env::os().clock()));
@@ -25,23 +26,51 @@ pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(
 /// some milliseconds.
 const FIRST_STATEMENT: &str = "SELECT 1";
 
-/// Makes what is made once per process. It must be called with the interpreter held, and holds it to the end.
-///
-/// # Errors
-/// When the engine cannot work in this process.
-pub(crate) fn initialise(_py: Python<'_>) -> PyResult<()> {
+/// Makes what is made once per process, unless it was, and opens a database on another thread meanwhile: each takes some
+/// milliseconds, and an opening waits for the disk most of the time. The interpreter is held while anything is made, and let
+/// go of for the rest of `open`. Returns what `open` does, and an error when the engine cannot work in this process.
+pub(crate) fn initialise_and_open<T: Send + 'static>(
+    py: Python<'_>,
+    open: impl FnOnce() -> T + Send + 'static,
+) -> (T, PyResult<()>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if IS_DONE.load(Ordering::Acquire) {
-        return Ok(());
+        return (py.detach(open), Ok(()));
     }
-    let run = || {
-        let db = Database::builder().threads(1).open(":memory:")?;
-        db.sql(FIRST_STATEMENT)?.collect()?;
-        db.close()
+    let work = Arc::new(Mutex::new(Some(open)));
+    let opened = Arc::new(Mutex::new(None));
+    let job = {
+        let (work, opened) = (Arc::clone(&work), Arc::clone(&opened));
+        move || {
+            let work = work.lock().take();
+            let result = work.map(|open| open());
+            *opened.lock() = result;
+        }
     };
-    run().or_raise()?;
-    IS_DONE.store(true, Ordering::Release);
-    Ok(())
+    let spawner = Arc::clone(Env::os().spawner());
+    let thread = spawner.spawn("thalweg-opening", Box::new(job));
+    let made = run_first_statement();
+    IS_DONE.store(made.is_ok(), Ordering::Release);
+    py.detach(|| {
+        let joined = thread.map_or(Ok(()), JoinHandle::join);
+        joined.unwrap_or_else(|panic| {
+            panic!("the opening of a database panicked: {}", panic.message)
+        });
+    });
+    let left = work.lock().take();
+    let opened = match left {
+        // No thread could be started.
+        Some(open) => py.detach(open),
+        None => { opened.lock().take() }
+            .expect("a thread that ended without a panic has left its result"),
+    };
+    (opened, made.or_raise())
+}
+
+fn run_first_statement() -> thalweg::Result<()> {
+    let db = Database::builder().threads(1).open(":memory:")?;
+    db.sql(FIRST_STATEMENT)?.collect()?;
+    db.close()
 }
 
 /// The process that made something.

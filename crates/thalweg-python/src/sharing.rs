@@ -11,9 +11,9 @@
 //!
 //! Rejected: closing with the last clone of the engine. Who comes in the meantime would find the file locked.
 
-use crate::error::raise;
+use crate::error::{OrRaise, raise};
 use crate::interpreter::Held;
-use crate::process::{Home, ProcessLocal};
+use crate::process::{Home, ProcessLocal, initialise_and_open};
 use pyo3::prelude::*;
 use std::fmt::Debug;
 use std::os::unix::fs::MetadataExt;
@@ -235,25 +235,30 @@ impl Handle {
     /// Connects to the database at `path`. `name` is the same for all paths that lead there; `None` for a database in memory.
     ///
     /// # Errors
-    /// `Locked` when this process has it open with other options; what opening it leads to.
+    /// `Locked` when this process has it open with other options; what opening it leads to; when the engine cannot work in
+    /// this process.
     pub(crate) fn connect(
         py: Python<'_>,
         path: &Path,
         name: Option<PathBuf>,
         options: &Options,
-    ) -> Result<Arc<Self>> {
-        let shared = match name {
-            None => py.detach(|| Shared::open(path, options, None)),
-            Some(name) => {
-                let reader = options.read_only.then(|| options.clone());
-                let slot = slot_of(py, Key { path: name, reader });
-                py.detach(|| Shared::join(path, options, &slot))
-            }
+    ) -> PyResult<Arc<Self>> {
+        let (path, options) = (path.to_owned(), options.clone());
+        let slot = name.map(|name| {
+            let reader = options.read_only.then(|| options.clone());
+            slot_of(py, Key { path: name, reader })
+        });
+        let open = move || match slot {
+            None => Shared::open(&path, &options, None),
+            Some(slot) => Shared::join(&path, &options, &slot),
         };
-        Ok(Arc::new(Self {
-            shared: ProcessLocal::new(shared?),
+        let (shared, made) = initialise_and_open(py, open);
+        let handle = Self {
+            shared: ProcessLocal::new(shared.or_raise()?),
             closed: AtomicBool::new(false),
-        }))
+        };
+        // Where it failed, dropping the handle closes the database.
+        made.map(|()| Arc::new(handle))
     }
 
     /// The database, unless this connection was closed, or made before a fork.

@@ -2,10 +2,10 @@
 
 use crate::appender::PyAppender;
 use crate::cells::cell;
-use crate::database::unsupported;
-use crate::error::{OrRaise, exception, raise};
+use crate::error::{OrRaise, exception, raise, unsupported};
 use crate::finalize::Callback;
-use crate::input::{self, Input};
+use crate::input::{self, Exported, Input};
+use crate::one_row;
 use crate::options::{flag, names, optional_dict, optional_text, whole_number};
 use crate::process::ProcessLocal;
 use crate::result::{PyQueryResult, no_attribute};
@@ -108,6 +108,16 @@ impl PyTable {
         let table = self.open()?;
         let schema = table.schema();
         let definition = table.definition();
+        if let Some(exported) = Exported::of(data)? {
+            let (types, values) = (&exported.schema, &exported.array);
+            let stored = one_row::with_row(types, values, &schema, |row| {
+                py.detach(|| table.put(row, None)).or_raise()
+            });
+            return match stored {
+                Some(stored) => stored.map(|()| 1),
+                None => self.append_input(py, Input::Batch(exported.into_batch(py)?)),
+            };
+        }
         let time = definition.time_column().map(|column| column.name.as_str());
         let Some(input) = input::read_any(data, &schema, time)? else {
             let message = format!(

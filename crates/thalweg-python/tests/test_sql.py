@@ -407,6 +407,26 @@ def test_lists_of_parameters_are_compared_by_their_values():
         assert db.sql(joined, params=lists).fetchone() == (20,)
 
 
+def test_a_kept_plan_knows_how_long_its_lists_are():
+    with thalweg.connect(":memory:") as db:
+        db.sql("CREATE TABLE t AS SELECT value AS k, value AS n FROM generate_series(1, 4)")
+        for lists, found in [
+            ([[1, 2], [2]], [2]),
+            ([[1], [1, 3]], [1]),
+            ([[], [1, 2, 3]], []),
+            ([[1, 2, 3], []], []),
+            ([[3, 1, 4], [3]], [3]),
+            ([[4], [1, 3, 4]], [4]),
+        ]:
+            for params in (lists, dict(zip("ab", lists, strict=True))):
+                places = ("?", "?") if params is lists else ("$a", "$b")
+                query = "SELECT k FROM t WHERE k IN {} AND n IN {} ORDER BY k".format(*places)
+                assert [row[0] for row in db.sql(query, params=params).fetchall()] == found
+                query = "SELECT count(*), count(*) FILTER (WHERE k IN {}) FROM t WHERE n NOT IN {}".format(*places)
+                both = set(lists[0]) - set(lists[1])
+                assert db.sql(query, params=params).fetchone() == (4 - len(lists[1]), len(both))
+
+
 def test_create_table_as_sees_local_frames(db):
     frame = pandas.DataFrame({"x": [1, 2]})
     assert db.sql("CREATE TABLE copy AS SELECT x * ? AS y FROM frame", params=[10]).fetchone() == (2,)

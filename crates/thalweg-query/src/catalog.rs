@@ -10,7 +10,6 @@ use crate::extra::ExtraTable;
 use crate::meaning::{casts, time_texts};
 use crate::params::BoundParams;
 use crate::parse::is_schema;
-use crate::session::Planner;
 use crate::system;
 use crate::table::StoredTable;
 use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
@@ -20,6 +19,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
@@ -33,7 +33,8 @@ use thalweg_table::{DatabaseView, ErrorKind, TableDefinition};
 
 /// The tables and functions that one statement may name.
 pub(crate) struct Resolver<'a> {
-    planner: &'a Planner,
+    /// The functions and settings that SQL is planned with.
+    base: &'a SessionState,
     view: &'a DatabaseView,
     extra: &'a [(String, ExtraTable)],
     params: &'a BoundParams,
@@ -53,13 +54,13 @@ pub(crate) struct UsedTable {
 
 impl<'a> Resolver<'a> {
     pub(crate) fn new(
-        planner: &'a Planner,
+        base: &'a SessionState,
         view: &'a DatabaseView,
         extra: &'a [(String, ExtraTable)],
         params: &'a BoundParams,
     ) -> Self {
         Self {
-            planner,
+            base,
             view,
             extra,
             params,
@@ -199,7 +200,7 @@ impl ContextProvider for Resolver<'_> {
         name: &str,
         arguments: Vec<Expr>,
     ) -> Result<Arc<dyn TableSource>> {
-        let Some(function) = self.planner.base().table_functions().get(name) else {
+        let Some(function) = self.base.table_functions().get(name) else {
             if name.starts_with("read_") || name.ends_with("_scan") {
                 return Err(to_datafusion(unsupported(format!("{name}: {NO_FILES}"))));
             }
@@ -207,7 +208,7 @@ impl ContextProvider for Resolver<'_> {
         };
         self.only_stored.set(false);
         let context = SimplifyContext::builder()
-            .with_config_options(Arc::clone(self.planner.base().config_options()))
+            .with_config_options(Arc::clone(self.base.config_options()))
             .with_current_time()
             .build();
         let simplifier = ExprSimplifier::new(context);
@@ -234,14 +235,14 @@ impl ContextProvider for Resolver<'_> {
             .map(constant)
             .collect::<Result<Vec<_>>>()?;
         let arguments = in_nanoseconds(arguments)?;
-        let arguments = TableFunctionArgs::new(&arguments, self.planner.base());
+        let arguments = TableFunctionArgs::new(&arguments, self.base);
         Ok(provider_as_source(
             function.create_table_provider_with_args(arguments)?,
         ))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        self.planner.base().expr_planners()
+        self.base.expr_planners()
     }
 
     fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
@@ -249,23 +250,19 @@ impl ContextProvider for Resolver<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.planner.base().scalar_functions().get(name).cloned()
+        self.base.scalar_functions().get(name).cloned()
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.planner
-            .base()
-            .higher_order_functions()
-            .get(name)
-            .cloned()
+        self.base.higher_order_functions().get(name).cloned()
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.planner.base().aggregate_functions().get(name).cloned()
+        self.base.aggregate_functions().get(name).cloned()
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.planner.base().window_functions().get(name).cloned()
+        self.base.window_functions().get(name).cloned()
     }
 
     fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
@@ -273,42 +270,22 @@ impl ContextProvider for Resolver<'_> {
     }
 
     fn options(&self) -> &ConfigOptions {
-        self.planner.base().config_options()
+        self.base.config_options()
     }
 
     fn udf_names(&self) -> Vec<String> {
-        self.planner
-            .base()
-            .scalar_functions()
-            .keys()
-            .cloned()
-            .collect()
+        self.base.scalar_functions().keys().cloned().collect()
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        self.planner
-            .base()
-            .higher_order_functions()
-            .keys()
-            .cloned()
-            .collect()
+        self.base.higher_order_functions().keys().cloned().collect()
     }
 
     fn udaf_names(&self) -> Vec<String> {
-        self.planner
-            .base()
-            .aggregate_functions()
-            .keys()
-            .cloned()
-            .collect()
+        self.base.aggregate_functions().keys().cloned().collect()
     }
 
     fn udwf_names(&self) -> Vec<String> {
-        self.planner
-            .base()
-            .window_functions()
-            .keys()
-            .cloned()
-            .collect()
+        self.base.window_functions().keys().cloned().collect()
     }
 }

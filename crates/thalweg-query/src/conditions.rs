@@ -5,10 +5,10 @@
 //! columns stays above an aggregate that has a row for no rows, and one that is drawn for each row above all that rows are lost or
 //! made in.
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan, lit};
+use datafusion::logical_expr::{Aggregate, Expr, Filter, Join, LogicalPlan, lit};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
@@ -35,8 +35,20 @@ impl OptimizerRule for PushDownConditions {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Filter(filter) = plan else {
-            return self.0.rewrite(plan, config);
+        let filter = match plan {
+            // What is drawn stays above it; the join goes on below.
+            LogicalPlan::Join(join) if is_drawn(&join) => {
+                return with_drawn_above(join).map(Transformed::yes);
+            }
+            LogicalPlan::Filter(filter) => filter,
+            plan => return self.0.rewrite(plan, config),
+        };
+        let filter = match filter.input.as_ref() {
+            LogicalPlan::Join(join) if is_drawn(join) => {
+                let join = with_drawn_above(join.clone())?;
+                Filter::try_new(filter.predicate, Arc::new(join))?
+            }
+            _ => filter,
         };
         // DataFusion takes both at once past what is below.
         let filter = match filter.input.as_ref() {
@@ -59,6 +71,21 @@ impl OptimizerRule for PushDownConditions {
         }
         done.map_data(|plan| above(stay, plan))
     }
+}
+
+/// Whether random values are drawn for the pairs of rows that an inner join lets pass.
+fn is_drawn(join: &Join) -> bool {
+    join.join_type == JoinType::Inner && join.filter.as_ref().is_some_and(Expr::is_volatile)
+}
+
+/// An inner join with such conditions above it. Outer joins become inner ones, and then DataFusion takes conditions on keys of the one
+/// side to the other side as well, where they would be drawn once more.
+pub(crate) fn with_drawn_above(mut join: Join) -> Result<LogicalPlan> {
+    let conditions = join.filter.take().map(split_conjunction_owned);
+    let conditions = conditions.unwrap_or_default().into_iter();
+    let (drawn, others): (Vec<_>, Vec<_>) = conditions.partition(Expr::is_volatile);
+    join.filter = conjunction(others);
+    filter_of(drawn, Arc::new(LogicalPlan::Join(join))).map(LogicalPlan::Filter)
 }
 
 /// Filters on top of one another as one.

@@ -234,7 +234,7 @@ impl SqlEngine {
         }
         let database = self.0.engine.snapshot()?;
         let no_params = BoundParams::default();
-        let resolver = Resolver::new(&self.0.planner, &database, &[], &no_params);
+        let resolver = Resolver::new(self.0.planner.base(), &database, &[], &no_params);
         let plan = scan.plan(view, columns, &self.0.planner, &resolver)?;
         let session = StatementSession::new(&self.0.planner, database.clone(), &plan);
         let plan = session.optimized(plan).map_err(from_datafusion)?;
@@ -440,7 +440,7 @@ impl SqlEngine {
         if let Some(kept) = kept {
             return fill_kept(&kept, params);
         }
-        let resolver = Resolver::new(&self.0.planner, view, extra, params);
+        let resolver = Resolver::new(self.0.planner.base(), view, extra, params);
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
         let planner = &self.0.planner;
         let corrected = self.corrected(statement, query, &resolver)?;

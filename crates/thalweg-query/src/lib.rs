@@ -28,6 +28,7 @@ mod hidden;
 mod insert;
 mod limits;
 mod lists;
+mod lists_apart;
 mod literals;
 mod meaning;
 mod metrics;

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a list stands for its values, as if each of them had been given for a placeholder of its own.
 
-use crate::params::BoundParams;
-use arrow::array::{Array, ArrayRef};
+use crate::params::{BoundParams, items};
+use arrow::array::Array;
 use datafusion::common::ScalarValue;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{Expr, Value, VisitorMut};
@@ -62,16 +62,6 @@ fn visit(statement: &mut DfStatement, spreader: &mut Spreader<'_>) -> ControlFlo
         DfStatement::Statement(inner) => walk_mut(&mut **inner, spreader),
         DfStatement::Explain(explain) => visit(&mut explain.statement, spreader),
         _ => ControlFlow::Continue(()),
-    }
-}
-
-/// The values of a list.
-fn items(value: &ScalarValue) -> Option<ArrayRef> {
-    match value {
-        ScalarValue::List(list) => (!list.is_null(0)).then(|| list.value(0)),
-        ScalarValue::LargeList(list) => (!list.is_null(0)).then(|| list.value(0)),
-        ScalarValue::FixedSizeList(list) => (!list.is_null(0)).then(|| list.value(0)),
-        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! that order before anything is planned, so that planning only knows places.
 
 use crate::error::query;
+use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::{ParamValues, metadata::ScalarAndMetadata};
@@ -36,6 +37,16 @@ pub(crate) struct Placeholders {
 pub(crate) struct BoundParams {
     pub(crate) values: Vec<ScalarValue>,
     names: Vec<String>,
+}
+
+/// The items of a list; `None` for what is no list.
+pub(crate) fn items(value: &ScalarValue) -> Option<ArrayRef> {
+    match value {
+        ScalarValue::List(list) => (!list.is_null(0)).then(|| list.value(0)),
+        ScalarValue::LargeList(list) => (!list.is_null(0)).then(|| list.value(0)),
+        ScalarValue::FixedSizeList(list) => (!list.is_null(0)).then(|| list.value(0)),
+        _ => None,
+    }
 }
 
 /// DataFusion compares floats by their bits.
@@ -142,8 +153,19 @@ impl BoundParams {
         self.values.is_empty()
     }
 
+    /// The types of the values. That of a list says how many items it has: a plan has a place for each of them.
     pub(crate) fn types(&self) -> Vec<DataType> {
-        self.values.iter().map(ScalarValue::data_type).collect()
+        let of = |value: &ScalarValue| {
+            let data_type = value.data_type();
+            let items = items(value).and_then(|items| i32::try_from(items.len()).ok());
+            match (data_type, items) {
+                (DataType::List(item) | DataType::LargeList(item), Some(items)) => {
+                    DataType::FixedSizeList(item, items)
+                }
+                (data_type, _) => data_type,
+            }
+        };
+        self.values.iter().map(of).collect()
     }
 
     /// The value of a placeholder as it stands in the statement: `$1` or `$name`.

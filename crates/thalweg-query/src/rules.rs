@@ -9,6 +9,7 @@ use crate::dependencies::{GroupDistinct, NothingUnique};
 use crate::guards::{CommonParts, GuardConditions};
 use crate::hidden::HideConditions;
 use crate::limits::LimitsOfRows;
+use crate::lists_apart::SimplifyListsApart;
 use crate::meaning::Meaning;
 use crate::meaning::counted_sets::CountedSets;
 use crate::meaning::dates::DatesAsTimes;
@@ -29,8 +30,7 @@ use datafusion::common::ExprSchema;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableScan};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
@@ -38,7 +38,6 @@ use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
-use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -92,7 +91,7 @@ pub(crate) struct Rules {
 impl Rules {
     pub(crate) fn new() -> Self {
         let short: LogicalRules = vec![
-            Arc::new(SimplifyExpressions::new()),
+            Arc::new(SimplifyListsApart::default()),
             Arc::new(EliminateFilter::new()),
             Arc::new(EliminateLimit::new()),
             Arc::new(LimitsOfRows),
@@ -107,6 +106,11 @@ impl Rules {
         // It takes a column that is unique in one side of a join for unique behind the join, and drops what is sorted by after it.
         full.rules
             .retain(|rule| rule.name() != "eliminate_duplicated_expr");
+        for rule in &mut full.rules {
+            if rule.name() == SimplifyListsApart::default().name() {
+                *rule = Arc::new(SimplifyListsApart::default());
+            }
+        }
         let at = full
             .rules
             .iter()
@@ -254,7 +258,7 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
                 shape = Shape::Chain;
                 &node.input
             }
-            LogicalPlan::TableScan(scan) if is_stored(scan) => return shape,
+            LogicalPlan::TableScan(scan) if StoredTable::is_in(scan) => return shape,
             LogicalPlan::Extension(node) if node.node.as_any().is::<AggregateNode>() => {
                 return shape;
             }
@@ -272,7 +276,7 @@ pub(crate) fn keeps_order(plan: &LogicalPlan) -> bool {
     // The closures cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
         match node {
-            LogicalPlan::TableScan(scan) => has_given |= !is_stored(scan),
+            LogicalPlan::TableScan(scan) => has_given |= !StoredTable::is_in(scan),
             LogicalPlan::Aggregate(aggregate) => {
                 aggregates = true;
                 by_time |= wants_rows_in_time(aggregate);
@@ -323,16 +327,6 @@ pub(crate) fn compares_floats(plan: &LogicalPlan) -> bool {
         Ok(compares)
     });
     found.unwrap_or(true)
-}
-
-fn is_stored(scan: &TableScan) -> bool {
-    source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<StoredTable>())
-}
-
-/// The stored table that a scan reads.
-pub(crate) fn stored(scan: &TableScan) -> Option<StoredTable> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<StoredTable>().cloned()
 }
 
 fn has_subquery(node: &LogicalPlan) -> bool {

@@ -4,7 +4,7 @@
 //! that takes as long as all pairs. Invariant: that side has each combination of what the join looks at once.
 
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, ExprSchema, Result};
 use datafusion::logical_expr::{Distinct, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
@@ -39,10 +39,15 @@ impl OptimizerRule for EachKeyOnce {
             join.join_type,
             JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark
         );
-        if !asks || join.on.is_empty() || has_each_once(&join.right) {
+        // Random values are drawn for each row that is asked for.
+        let is_drawn = join.filter.as_ref().is_some_and(Expr::is_volatile);
+        if !asks || is_drawn || join.on.is_empty() || has_each_once(&join.right) {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
         let keys = columns_looked_at(&join);
+        if has_zeros_inside(&join) {
+            return Ok(Transformed::no(LogicalPlan::Join(join)));
+        }
         let right = LogicalPlanBuilder::from(Arc::clone(&join.right))
             .aggregate(keys.into_iter().map(Expr::Column), Vec::<Expr>::new())?
             .build()?;
@@ -62,6 +67,19 @@ impl OptimizerRule for EachKeyOnce {
         }
         Ok(Transformed::yes(LogicalPlan::Join(once)))
     }
+}
+
+/// Whether some expression looks into values that are equal as keys and are not the same, as 0.0 and -0.0.
+fn has_zeros_inside(join: &Join) -> bool {
+    let schema = join.right.schema();
+    let is_of_such = |column: &&Column| {
+        let field = schema.field_from_column(column);
+        field.is_ok_and(|field| field.data_type().is_floating() || field.data_type().is_nested())
+    };
+    let keys = join.on.iter().map(|(_, key)| key);
+    keys.filter(|key| !matches!(key, Expr::Column(_)))
+        .chain(&join.filter)
+        .any(|expr| expr.column_refs().iter().any(is_of_such))
 }
 
 fn columns_looked_at(join: &Join) -> BTreeSet<Column> {

@@ -22,7 +22,7 @@ use crate::rules::{
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::subquery_orders::kept_where_they_count;
-use crate::table::StoredTable;
+use crate::table::StatementTables;
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, Utc};
 use datafusion::catalog::{CatalogProviderList, Session};
@@ -62,7 +62,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_planner::SqlPlanner;
 use thalweg_table::schema::fold_name;
-use thalweg_table::{DatabaseView, Error, ErrorKind, TableView};
+use thalweg_table::{DatabaseView, Error, ErrorKind};
 
 /// What all statements of a connection share.
 #[derive(Debug)]
@@ -301,10 +301,9 @@ fn runtime(options: &QueryOptions) -> Result<Arc<RuntimeEnv>> {
 /// The session of one execution of one statement.
 pub(crate) struct StatementSession {
     planner: Arc<Planner>,
-    view: DatabaseView,
+    tables: StatementTables,
     shape: Shape,
     keeps_order: bool,
-    compares_floats: bool,
     props: ExecutionProps,
     config: Arc<ConfigOptions>,
     /// Made only when something wants to change it.
@@ -319,12 +318,16 @@ impl StatementSession {
         let mut props = ExecutionProps::new();
         props.mark_start_execution(Arc::clone(&config));
         let now = props.query_execution_start_time.unwrap_or_else(Utc::now);
+        let tables = StatementTables {
+            snapshot: view,
+            threads: planner.options.threads,
+            compares_floats: compares_floats(plan),
+        };
         let mut session = Self {
             planner: Arc::clone(planner),
-            view,
+            tables,
             shape,
             keeps_order,
-            compares_floats: compares_floats(plan),
             props,
             config,
             table_options: None,
@@ -336,31 +339,6 @@ impl StatementSession {
     /// What `now()` is: microseconds, as in PostgreSQL and DuckDB, so that columns which count these take it.
     pub(crate) fn set_now(&mut self, now: DateTime<Utc>) {
         self.props.query_execution_start_time = Some(now.trunc_subsecs(6));
-    }
-
-    /// The same session as DataFusion hands it to tables.
-    pub(crate) fn of(session: &dyn Session) -> Result<&Self> {
-        match session.as_any().downcast_ref() {
-            Some(session) => Ok(session),
-            None => config_err!("a stored table is planned in a session of its database"),
-        }
-    }
-
-    pub(crate) fn threads(&self) -> usize {
-        self.planner.options.threads
-    }
-
-    /// Whether the plan may compare floats of its tables.
-    pub(crate) fn compares_floats(&self) -> bool {
-        self.compares_floats
-    }
-
-    /// The rows of a table in the snapshot of this session.
-    pub(crate) fn view_of(&self, table: &StoredTable) -> Result<TableView> {
-        if let Some(view) = table.pinned_view() {
-            return Ok(view.clone());
-        }
-        self.view.table(table.name()).map_err(to_datafusion)
     }
 
     /// Checks and rewrites a plan.
@@ -542,8 +520,9 @@ impl Session for StatementSession {
         &self.props
     }
 
+    // For the stored tables, which know no session.
     fn as_any(&self) -> &dyn Any {
-        self
+        &self.tables
     }
 
     fn table_options(&self) -> &TableOptions {

@@ -4,18 +4,19 @@
 //! the same definition; the rows come from the snapshot of the session that plans the operators. Conditions on time
 //! are exact, those on other columns only prune blocks.
 
+use crate::error::to_datafusion;
 use crate::pushdown::columns::{column_ranges, may_prune};
 use crate::pushdown::time::{TimeColumn, keys_of, time_conditions};
 use crate::scan_exec::TableScanExec;
-use crate::session::StatementSession;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::common::{Result, ScalarValue, config_err, internal_err};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
-use thalweg_table::{KeyRange, ScanRequest, TableDefinition, TableView};
+use thalweg_table::{DatabaseView, KeyRange, ScanRequest, TableDefinition, TableView};
 
 /// A stored table, without its rows.
 #[derive(Clone, Debug)]
@@ -44,7 +45,18 @@ impl StoredTable {
         }
     }
 
-    pub(crate) fn pinned_view(&self) -> Option<&TableView> {
+    /// Whether a scan reads a stored table.
+    pub(crate) fn is_in(scan: &TableScan) -> bool {
+        source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<Self>())
+    }
+
+    /// The stored table that a scan reads.
+    pub(crate) fn of(scan: &TableScan) -> Option<Self> {
+        let provider = source_as_provider(&scan.source).ok()?;
+        provider.downcast_ref::<Self>().cloned()
+    }
+
+    fn pinned_view(&self) -> Option<&TableView> {
         self.pinned.as_ref().map(|(view, _)| view)
     }
 
@@ -119,6 +131,31 @@ impl StoredTable {
     }
 }
 
+/// The stored tables as one execution of a statement reads them.
+pub(crate) struct StatementTables {
+    pub(crate) snapshot: DatabaseView,
+    pub(crate) threads: usize,
+    /// Whether the plan may compare floats of its tables.
+    pub(crate) compares_floats: bool,
+}
+
+impl StatementTables {
+    /// Those of the session that DataFusion hands to tables.
+    pub(crate) fn of(session: &dyn Session) -> Result<&Self> {
+        match session.as_any().downcast_ref() {
+            Some(tables) => Ok(tables),
+            None => config_err!("a stored table is planned in a session of its database"),
+        }
+    }
+
+    pub(crate) fn view_of(&self, table: &StoredTable) -> Result<TableView> {
+        if let Some(view) = table.pinned_view() {
+            return Ok(view.clone());
+        }
+        self.snapshot.table(table.name()).map_err(to_datafusion)
+    }
+}
+
 /// Whether a condition is one of this column alone.
 fn is_of_column(condition: &Expr, name: &str) -> bool {
     let columns = condition.column_refs();
@@ -149,18 +186,14 @@ impl TableProvider for StoredTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let statement = StatementSession::of(session)?;
-        let view = statement.view_of(self)?;
+        let tables = StatementTables::of(session)?;
+        let view = tables.view_of(self)?;
         let request = ScanRequest {
             projection: projection.cloned(),
             limit,
-            one_nan: statement.compares_floats(),
+            one_nan: tables.compares_floats,
             ..self.request(filters)?
         };
-        Ok(Arc::new(TableScanExec::new(
-            view,
-            request,
-            statement.threads(),
-        )?))
+        Ok(Arc::new(TableScanExec::new(view, request, tables.threads)?))
     }
 }

@@ -1,9 +1,10 @@
 //! Deletions whose rows come back, are deleted twice or stay hidden for ever where a rule about masks is broken.
 
-use crate::driver::deletes::rows_to_delete;
+use crate::driver::deletes::{range_to_delete, rows_to_delete};
 use crate::oracle::{Violation, contents_of};
 use crate::orders::{commit_edit, items, open_indexed, staged};
 use crate::toy::{Row, Toy};
+use std::ops::RangeInclusive;
 use thalweg_env::sim::SimEnv;
 use thalweg_kernel::Durability::Disk;
 use thalweg_kernel::index::{Entry, ItemName};
@@ -41,6 +42,13 @@ pub fn mask_of_added(root: &Entry, hidden: &[u32]) -> ItemMask {
         newly: hidden.len() as u64,
         masks: masks.expect("one mask of one block"),
     }
+}
+
+/// The commit that deletes the rows with keys of a range, as of now.
+pub fn range(toy: &Toy, table: TableId, keys: RangeInclusive<i64>) -> Commit {
+    let snapshot = toy.kernel.snapshot().expect("open");
+    let state = snapshot.table(table).expect("the table");
+    range_to_delete(toy, &state, keys).expect("whole").0
 }
 
 /// The keys that are left, by all that a reader looks at.
@@ -146,5 +154,20 @@ pub fn rewritten_without_deleted_rows() -> Vec<Violation> {
     if let Some(masks) = state.masks() {
         violations.push(format!("masks of nothing hide {} rows", masks.rows()));
     }
+    violations
+}
+
+/// Of a range whose rows were looked for, one goes and another one comes before it is deleted: as many rows, in as many blocks.
+pub fn rows_that_came_into_a_range() -> Vec<Violation> {
+    let (toy, table, _) = deleted(25, &[2]);
+    let group = toy.append_group(table, &[(5, 1), (7, 2)], 1, Disk);
+    group.expect("room");
+    let commit = range(&toy, table, 1..=7);
+    hide(&toy, mask(&toy, table, &[5])).expect("a row that is there");
+    toy.append_group(table, &[(6, 4)], 1, Disk).expect("room");
+    let mut violations = Vec::new();
+    let done = toy.kernel.commit(commit, Disk);
+    check_refused(done, "a range without one of its rows", &mut violations);
+    check_keys(&toy, &[1, 3, 4, 6, 7], &mut violations);
     violations
 }

@@ -128,9 +128,12 @@ pub const WORKLOADS: [Workload; 37] = [
 ];
 
 /// Those in which rows are deleted. A repair may bring such rows back where it says so, which its oracle does not know.
-pub const DELETES: [Workload; 2] = [
+pub const DELETES: [Workload; 3] = [
     workload("deletes", 8192, 4, deletes).large(2),
     workload("deletes and rewrites", 8192, 4, deletes_and_rewrites).large(2),
+    workload("deletes of ranges", 8192, 4, deletes_of_ranges)
+        .with_pages(4)
+        .large(2),
 ];
 
 /// Rows that are covered once, and nothing behind them.
@@ -692,6 +695,35 @@ fn deletes_and_rewrites(db: &mut Driver) {
     db.checkpoint();
     db.append_group("t", 1..7, Disk);
     db.delete_items("t", 0..1);
+}
+
+/// Ranges of keys are deleted, of many index pages and of few: whole items as runs, rows at the borders and open ones by masks. Late
+/// rows make several runs of one, rows come where others were deleted, and what is left is merged.
+fn deletes_of_ranges(db: &mut Driver) {
+    db.create("t");
+    db.follow();
+    for k in 0..6 {
+        db.append_group("t", k * 20..k * 20 + 20, Disk);
+    }
+    db.append("t", 120..123, Disk);
+    db.delete("t", |row| row.0 % 7 == 1);
+    db.checkpoint();
+    db.delete_range("t", 30..=69);
+    db.append_group("t", 40..52, Disk);
+    db.kill();
+    db.append_fragment("t", 60..90);
+    db.delete_range("t", 42..=65);
+    db.collect();
+    db.append("t", 35..37, Disk);
+    db.delete_range("t", 0..=36);
+    db.checkpoint();
+    db.append_group("t", 10..22, Disk);
+    db.merge_items("t", 0..2);
+    db.reopen();
+    db.delete_range("t", 15..=121);
+    db.encode("t");
+    db.delete_range("t", 0..=i64::MAX);
+    db.append_group("t", 0..8, Disk);
 }
 
 /// Two and three orders: entries come with groups, covers and fragments, or are left out; all orders are merged at once.

@@ -15,6 +15,7 @@ use thalweg_sim::damage::{
 use thalweg_sim::files::files_of;
 use thalweg_sim::masks::{
     carried_rows_not_hidden, last_rows_deleted, rewritten_without_deleted_rows, row_deleted_twice,
+    rows_that_came_into_a_range,
 };
 use thalweg_sim::oracle::Violation;
 use thalweg_sim::orders::{
@@ -72,6 +73,7 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
             limit_page_entries(MAX_PAGE_ENTRIES);
             found
         }
+        Rule::RunsOfSnapshot => rows_that_came_into_a_range(),
         Rule::LoweredCoverage => crashes(named("indexes")),
         Rule::Checksum => {
             let specimen = specimen();

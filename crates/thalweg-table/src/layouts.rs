@@ -2,6 +2,7 @@
 //!
 //! Invariant: only this file and the opening of a database name a layout.
 
+use crate::range::KeyRange;
 use crate::region::RegionReader;
 use crate::row_reader::RowReader;
 use crate::rows::decode_rows;
@@ -76,6 +77,18 @@ impl Table {
                 .commit(commit, durability)
                 .map(|_| ())
         })
+    }
+
+    /// Deletes all rows with order keys of a range, in one commit, and says how many there were. It costs what lies at the borders
+    /// of the range, however many rows are deleted: none of those between is read. Rows that are appended during the call stay.
+    ///
+    /// # Errors
+    /// `Limit` where too many blocks reach out of the range, because rows came late: `maintain` puts them in order; `Conflict`
+    /// where other commits came in between again and again. Nothing was deleted then.
+    pub fn delete_range(&self, keys: KeyRange, durability: Option<Durability>) -> Result<u64> {
+        self.engine().closed().check()?;
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        stream::delete_range(self, keys, durability)
     }
 
     /// What is known of it now.

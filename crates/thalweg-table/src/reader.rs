@@ -361,6 +361,13 @@ impl Reader {
         Ok((keys, rows))
     }
 
+    /// The keys of all rows of a block, deleted ones too, in the order in which they are stored.
+    pub(crate) fn block_keys(&self, entry: &Entry) -> Result<ScalarBuffer<i64>> {
+        self.closed.check()?;
+        let mut block = self.open_block(entry)?;
+        Ok(self.key_rows(&mut block, entry)?.0)
+    }
+
     fn trim(&self, keys: &ScalarBuffer<i64>) -> ScalarBuffer<i64> {
         let rows = self.keys.positions(keys);
         keys.slice(rows.start, rows.len())

@@ -4,8 +4,8 @@
 //! has read must be there. What it did not get to say may be there too, but whole.
 
 use super::report::{Report, seconds};
+use crate::counts::thousands;
 use crate::failure::Failure;
-use crate::sql::thousands;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

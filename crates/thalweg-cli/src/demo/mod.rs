@@ -8,8 +8,8 @@ mod report;
 pub(crate) use killed::write_until_killed;
 
 use crate::arguments::ImportOptions;
+use crate::counts::thousands;
 use crate::failure::Failure;
-use crate::sql::thousands;
 use crate::{files, import};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType};

@@ -94,7 +94,7 @@ pub(super) fn seconds(ns: u64) -> f64 {
     reason = "rates are rounded for people"
 )]
 pub(super) fn per_second(count: u64, seconds: f64) -> String {
-    crate::sql::thousands((count as f64 / seconds.max(1e-9)) as u64)
+    crate::counts::thousands((count as f64 / seconds.max(1e-9)) as u64)
 }
 
 /// Bytes, for people.

@@ -3,8 +3,9 @@
 use super::advice::shown;
 use super::chunk::BadRow;
 use super::convert::check_reads;
+use super::digits::Example;
 use super::findings;
-use super::infer::{Example, Inference};
+use super::infer::Inference;
 use super::times::ORDERS;
 use crate::arguments::{ColumnType, ImportOptions};
 use crate::failure::Failure;

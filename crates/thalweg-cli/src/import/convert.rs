@@ -11,9 +11,9 @@ use super::numbers::{
     epoch_ns, has_no_leading_zero, is_beyond_floats, is_float, is_integer, loses_digits,
     whole_number, with_decimal_point, without_thousands,
 };
-use super::pattern::digits_pattern;
 use super::times::{ORDERS, TimeText, unread_time, zone_name};
 use crate::failure::Failure;
+use crate::pattern::digits_pattern;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, TimestampMicrosecondType, TimestampMillisecondType};
 use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};

@@ -8,8 +8,8 @@ use super::source::Source;
 use super::times::TimeText;
 use super::{dialect, infer::is_marker};
 use crate::arguments::ImportOptions;
+use crate::counts::counted;
 use crate::failure::Failure;
-use crate::sql::counted;
 use std::collections::HashSet;
 use thalweg::fold_name;
 

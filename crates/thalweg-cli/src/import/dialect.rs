@@ -7,6 +7,7 @@
 //! - A line of comment that has as many fields as the rows behind it names their columns.
 
 use super::numbers::{is_comma_decimal, is_float};
+use super::source::BOM;
 use super::spaced_quotes::{TightQuotes, without_blanks};
 use super::times::TimeText;
 use csv::ByteRecord;
@@ -20,8 +21,6 @@ const SAMPLE_RECORDS: usize = 1_000;
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Excel's own way to name the separator, in the first line.
 const NAMED_SEPARATOR: &[u8] = b"sep=";
-/// The byte order mark of UTF-8, which some programs put at the beginning of files.
-pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The detected dialect, and a reader that starts where the data does.
 pub(super) struct Detected {

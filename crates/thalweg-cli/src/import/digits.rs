@@ -2,10 +2,15 @@
 //!
 //! Invariant: values of one width are codes, and so are those of which many have zeros in front: as numbers they would lose them.
 
-use super::infer::Example;
-
 /// Digits that an integer may have, zeros in front included; longer ones count as that long.
 const MOST_DIGITS: usize = 24;
+
+/// A value and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Example {
+    pub(super) line: u64,
+    pub(super) text: String,
+}
 
 /// How the whole numbers of a column are written.
 #[derive(Clone, Debug, Default)]

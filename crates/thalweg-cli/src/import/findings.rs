@@ -4,11 +4,12 @@ use super::advice::{shown, word};
 use super::file_set::Opened;
 use super::infer::{Found, Reading};
 use super::numbers::{epoch_ns, whole_number};
-use super::pattern::digits_pattern;
-use super::times::{DAY_NS, Order};
+use super::times::Order;
 use crate::arguments::EpochUnit;
+use crate::counts::counted;
+use crate::pattern::DAY_NS;
+use crate::pattern::digits_pattern;
 use crate::schema::quoted;
-use crate::sql::counted;
 use arrow_schema::{DataType, Field, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 

@@ -7,12 +7,12 @@
 use super::advice::{digits_advice, null_option, number_advice, quoted};
 use super::chunk::Chunk;
 use super::column_names::is_of_codes;
-use super::digits::Digits;
+use super::digits::{Digits, Example};
 use super::kinds::{Kind, Rules, uses_orders};
 use super::numbers::{is_int64, loses_digits, whole_number};
-use super::pattern::Pattern;
 use super::times::{ORDERS, Order, TimeText, unread_time};
 use crate::arguments::EpochUnit;
+use crate::pattern::Pattern;
 use arrow_schema::DataType;
 use thalweg::sql_type_name;
 
@@ -51,13 +51,6 @@ pub(super) struct Found {
     pub(super) reading: Reading,
     /// Why it is text, or that some of its times have no offset.
     pub(super) reason: Option<String>,
-}
-
-/// A value and where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Example {
-    pub(super) line: u64,
-    pub(super) text: String,
 }
 
 /// What the values of a column have shown so far.

@@ -196,7 +196,7 @@ impl JsonLines {
             Ok(start) => start,
             Err(error) => return Err(self.unreadable(&error)),
         };
-        let start = start.strip_prefix(super::dialect::BOM).unwrap_or(start);
+        let start = start.strip_prefix(super::source::BOM).unwrap_or(start);
         Ok(start.trim_ascii_start().starts_with(b"["))
     }
 
@@ -206,8 +206,8 @@ impl JsonLines {
             let text = self.read_line()?;
             let line = self.lines_read;
             return Ok(text.map(|mut text| {
-                if line == 1 && text.starts_with(super::dialect::BOM) {
-                    text.drain(..super::dialect::BOM.len());
+                if line == 1 && text.starts_with(super::source::BOM) {
+                    text.drain(..super::source::BOM.len());
                 }
                 Item { line, text }
             }));

@@ -5,9 +5,9 @@
 use super::numbers::{
     epoch_ns, is_float, is_int64, is_padded_int64, with_decimal_point, without_thousands,
 };
-use super::pattern::Pattern;
 use super::times::{ORDERS, TimeText};
 use crate::arguments::{EpochUnit, ImportOptions};
+use crate::pattern::Pattern;
 use arrow_schema::{DataType, TimeUnit};
 use std::borrow::Cow;
 

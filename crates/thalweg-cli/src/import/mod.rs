@@ -32,17 +32,14 @@ mod kinds;
 mod lengths;
 mod nulls;
 mod numbers;
-mod pattern;
 mod rejects;
 mod source;
 mod spaced_quotes;
 mod times;
 
-pub(crate) use pattern::Pattern;
-
 use crate::arguments::{ImportCall, ImportOptions};
+use crate::counts::counted;
 use crate::failure::Failure;
-use crate::sql::counted;
 use crate::{files, opening};
 use job::Job;
 use source::Input;

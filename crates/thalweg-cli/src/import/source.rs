@@ -5,7 +5,6 @@
 //! - Every input can be read again from its start: what is no file is copied to one first.
 
 use super::advice::word;
-use super::dialect::BOM;
 use crate::arguments::{FileFormat, ImportOptions};
 use crate::failure::Failure;
 use crate::{files, progress};
@@ -18,9 +17,11 @@ use thalweg::{Error, ErrorKind};
 const GZIP_MAGIC: &[u8] = &[0x1F, 0x8B];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 const PARQUET_MAGIC: &[u8] = b"PAR1";
-/// Zip, which files of office programs are.
-/// Byte order marks.
+/// The byte order mark of UTF-8, which some programs put at the beginning of files.
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+/// Byte order marks of UTF-16.
 const UTF_16_MARKS: [&[u8]; 2] = [b"\xFF\xFE", b"\xFE\xFF"];
+/// Zip, which files of office programs are.
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 /// Packings that are not read, and what begins with them.
 const FOREIGN_MAGIC: [(&[u8], &str, &str); 5] = [

@@ -6,7 +6,7 @@
 //!   blanks too.
 //! - A file without such quotes in its first records is read as it is, at no cost per row.
 
-use super::dialect::BOM;
+use super::source::BOM;
 use std::io::{self, BufRead, Read};
 
 /// Where in a record the next byte is.

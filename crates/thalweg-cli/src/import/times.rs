@@ -4,9 +4,9 @@
 //! - A text has one meaning, or two where the year is last and day and month can be exchanged: no other guess is made.
 //! - Digits behind a second are kept: nothing is rounded.
 
+use crate::pattern::{DAY_NS, days_since_epoch};
 use chrono::NaiveDate;
 
-pub(super) const DAY_NS: i128 = 86_400_000_000_000;
 const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -159,10 +159,6 @@ impl TimeText {
 fn days_of(year: u32, month: u32, day: u32) -> Option<i64> {
     let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)?;
     Some(days_since_epoch(date))
-}
-
-pub(super) fn days_since_epoch(date: NaiveDate) -> i64 {
-    date.signed_duration_since(NaiveDate::default()).num_days()
 }
 
 fn clock_ns(hour: u32, minute: u32, second: u32, fraction_ns: i64) -> Option<i64> {
@@ -526,11 +522,31 @@ impl Scan<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::Pattern;
 
     const SECOND_NS: i128 = 1_000_000_000;
 
     fn ns(text: &str, order: Order) -> Option<i128> {
         TimeText::parse(text)?.ns(order)
+    }
+
+    #[test]
+    fn the_pattern_of_an_order_reads_its_times() {
+        for example in [
+            "01/02/2012",
+            "1.2.2012 13:05",
+            "01-02-2012 13:05:00.25",
+            "01/02/2012 1:05 PM",
+            "01/02/2012 1:05:00PM",
+            "01/02/2012T13:05:00+0200",
+            "01/02/2012 13:05:00Z",
+        ] {
+            for order in ORDERS {
+                let pattern = order.pattern(example);
+                let read = Pattern::parse(&pattern).unwrap().ns(example);
+                assert!(read.is_some(), "{example} as {pattern}");
+            }
+        }
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl BlockReader<'_> {
                 self.check(piece, &[])?;
                 Some(Bytes::new())
             } else {
-                let known = self.store().cached_data(self.address(), self.place(piece));
+                let known = self.source().cached_data(self.address(), self.place(piece));
                 // Pieces that begin at the same place of the same block have the same length.
                 known.filter(|bytes| bytes.len() == piece.end - piece.start)
             };
@@ -285,14 +285,14 @@ impl BlockReader<'_> {
     fn keep(&self, piece: &Piece, read: &Bytes, start: usize) -> Result<Bytes> {
         let cut = piece.start - start..piece.end - start;
         self.check(piece, &read[cut.clone()])?;
-        self.store().count_data_pages(1);
+        self.source().count_data_pages(1);
         let is_alone = cut.len() == read.len() && !self.has_body();
         let bytes = if is_alone {
             read.clone()
         } else {
             Bytes::copy_from_slice(&read[cut])
         };
-        self.store()
+        self.source()
             .keep_data(self.address(), self.place(piece), &bytes);
         Ok(bytes)
     }
@@ -366,7 +366,7 @@ impl BlockReader<'_> {
             };
             take(nth, &page)?;
         }
-        self.store().count_data_pages(numbers.len());
+        self.source().count_data_pages(numbers.len());
         Ok(())
     }
 
@@ -380,7 +380,9 @@ impl BlockReader<'_> {
             self.check(&piece, &[])?;
             return Ok(Some(Bytes::new()));
         }
-        let known = self.store().cached_data(self.address(), self.place(&piece));
+        let known = self
+            .source()
+            .cached_data(self.address(), self.place(&piece));
         if let Some(known) = known.filter(|bytes| bytes.len() == piece.end - piece.start) {
             return Ok(Some(known));
         }

@@ -8,7 +8,6 @@ use super::head::{BlockHead, verify};
 use super::role::Role;
 use crate::error::{Error, Result};
 use crate::index::Address;
-use crate::store::Store;
 use crate::wire::is_sound;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -21,6 +20,24 @@ pub(crate) const WHOLE_BLOCK_BYTES: u32 = 128 << 10;
 
 /// Bytes that are cheaper to read and drop than to skip with one more read.
 const GAP_BYTES: usize = 16 << 10;
+
+/// Where the bytes of blocks come from: the files of a database, and the data pages of them that are in memory.
+pub(crate) trait BlockBytes: std::fmt::Debug + Sync {
+    /// Bytes of the file that the block is in.
+    fn read(&self, block: &Address, offset: u64, len_bytes: usize) -> Result<Bytes>;
+
+    /// The same into memory that is there already: all of it is filled.
+    fn read_into(&self, block: &Address, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Verified bytes at `offset` of the file of a block, if they are in memory.
+    fn cached_data(&self, block: &Address, offset: u64) -> Option<Bytes>;
+
+    /// Keeps verified bytes at `offset` of the file of a block.
+    fn keep_data(&self, block: &Address, offset: u64, bytes: &Bytes);
+
+    /// Counts pages of chunks that were read and verified.
+    fn count_data_pages(&self, pages: usize);
+}
 
 /// Pages of one chunk that are to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +65,7 @@ impl Wanted {
 /// A block whose head was read and verified.
 #[derive(Debug)]
 pub struct BlockReader<'a> {
-    store: &'a Store,
+    source: &'a dyn BlockBytes,
     address: Address,
     head: Arc<BlockHead>,
     /// All that lies behind the head, if it was read together with it. Not verified.
@@ -79,13 +96,13 @@ struct Part {
 impl<'a> BlockReader<'a> {
     /// `body` may hold what lies behind the head.
     pub(crate) fn new(
-        store: &'a Store,
+        source: &'a dyn BlockBytes,
         address: Address,
         head: Arc<BlockHead>,
         body: Option<Bytes>,
     ) -> Self {
         Self {
-            store,
+            source,
             address,
             head,
             body,
@@ -132,13 +149,8 @@ impl<'a> BlockReader<'a> {
     /// # Errors
     /// `Corruption` with the place; whatever reading leads to.
     pub fn copy(&self) -> Result<Vec<u8>> {
-        let Address {
-            file,
-            offset,
-            bytes,
-            ..
-        } = self.address;
-        let whole = self.store.read(file, offset, bytes as usize)?;
+        let Address { offset, bytes, .. } = self.address;
+        let whole = self.source.read(&self.address, offset, bytes as usize)?;
         verify(&whole, &self.address)?;
         Ok(whole.into())
     }
@@ -194,8 +206,8 @@ impl<'a> BlockReader<'a> {
         }
     }
 
-    pub(super) fn store(&self) -> &'a Store {
-        self.store
+    pub(super) fn source(&self) -> &'a dyn BlockBytes {
+        self.source
     }
 
     /// Whether all that lies behind the head was read together with it.
@@ -222,7 +234,7 @@ impl<'a> BlockReader<'a> {
         }
         let into = &mut buffer[..range.len()];
         let offset = self.address.offset + u64::from(self.head.head_bytes) + range.start as u64;
-        self.store.read_into(self.address.file, offset, into)?;
+        self.source.read_into(&self.address, offset, into)?;
         Ok(into)
     }
 
@@ -237,7 +249,7 @@ impl<'a> BlockReader<'a> {
             return Ok(body.slice(range));
         }
         let offset = self.address.offset + u64::from(self.head.head_bytes) + range.start as u64;
-        self.store.read(self.address.file, offset, range.len())
+        self.source.read(&self.address, offset, range.len())
     }
 
     /// Cuts a part out of the runs and checks it.

@@ -1,6 +1,7 @@
 //! The fields of the header of a block that describe its rows, and the limits of blocks.
 
 use crate::ids::TableId;
+pub use crate::size_limits::MAX_POSITIONS;
 
 /// Largest block.
 pub const MAX_BLOCK_BYTES: usize = 64 << 20;
@@ -10,9 +11,6 @@ pub const MAX_BLOCK_COLUMNS: usize = 65_536;
 
 /// Column ids are at most this: an entry has 24 bits for them.
 pub const MAX_COLUMN_ID: u32 = (1 << 24) - 1;
-
-/// Most positions of a block.
-pub const MAX_POSITIONS: u32 = 1 << 24;
 
 /// Positions of a page where the layout asks for nothing else.
 pub const BLOCK_PAGE_POSITIONS: u32 = 1_024;

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::change::Change;
-use crate::commit::{Edit, RowsPart};
+use crate::commit::Edit;
 use crate::error::ErrorKind;
 use crate::index::{Entry, Page, PageLoader};
 use crate::orders::{OrderAction, OrderChange, OrdersEdit};
+use crate::rows_part::RowsPart;
 
 /// Where checkpoint `n` lies.
 fn place(n: u64) -> Place {

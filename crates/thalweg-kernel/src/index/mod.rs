@@ -17,6 +17,7 @@ mod name;
 mod nearest;
 mod page;
 mod pending;
+mod runs;
 mod summaries;
 mod summary_bytes;
 mod tree;
@@ -32,18 +33,17 @@ pub use list::{MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, decode_entries, encode_entr
 pub use name::ItemName;
 pub use nearest::Nearest;
 pub use page::{Page, PageLoader, UnsealedPage};
-pub(crate) use pending::Pending;
+pub(crate) use pending::{Pending, Waiting};
+pub use runs::ItemRun;
 pub use summaries::{Summaries, SummaryList};
 pub use tree::{Tree, WrittenPages};
 pub use walk::{Blocks, Place, Step, Walk};
 
-use crate::block::MAX_POSITIONS;
 use crate::ids::{CommitNo, FileId};
+pub use crate::size_limits::MAX_PAGE_ENTRIES;
+use crate::size_limits::MAX_POSITIONS;
 use crate::summary::{ByteBounds, ColumnSummary, ValueRange};
 use std::fmt;
-
-/// Most entries of a page. (Small in this crate's unit tests, so that few blocks make a high tree.)
-pub const MAX_PAGE_ENTRIES: usize = if cfg!(test) { 8 } else { 256 };
 
 /// Column summaries from which on a page counts as full: wide tables have a smaller fan-out.
 pub const MAX_PAGE_SUMMARIES: usize = if cfg!(test) { 20 } else { 16_384 };

@@ -12,7 +12,7 @@ use super::list::{encode_entries, parse_entries};
 use super::{Address, Entry, MAX_LEVEL, MAX_PAGE_ENTRIES, MAX_PAGE_SUMMARIES, MIN_PAGE_FANOUT};
 use crate::error::Result;
 use crate::ids::{DatabaseId, FileId, ROWS_ORDER, TableId};
-use crate::rules::page_entries;
+use crate::size_limits::page_entries;
 use crate::wire::{Fault, Parsed, Reader, is_sound, sealing_crc};
 use std::sync::{Arc, OnceLock};
 

@@ -6,7 +6,7 @@
 //! one by one, as whoever could read the page has made them: else the items would be on other pages than those of the writer, and a
 //! file would go that a reading process needs.
 
-use super::{Entry, ItemName};
+use super::{Entry, ItemName, ItemRun};
 use crate::error::{Error, ErrorKind};
 use crate::ids::CommitNo;
 
@@ -17,12 +17,26 @@ pub(crate) struct Pending {
     pub(crate) since: CommitNo,
     /// Items of the tree that go.
     pub(crate) removed: Vec<ItemName>,
+    /// Runs of items of the tree that go after these, ascending, without common keys. Only their keys, blocks and rows count:
+    /// their ends may be items that came while changes waited.
+    pub(crate) runs: Vec<ItemRun>,
     /// Items that come, of which no key is that of another one.
     pub(crate) added: Vec<Entry>,
     /// The same as the changes that are to be made one after the other; none: as one.
-    pub(crate) steps: Vec<(Vec<ItemName>, Vec<Entry>)>,
+    pub(crate) steps: Vec<Waiting>,
     /// Why the page could not be read when that was last tried.
     pub(crate) cause: Error,
+}
+
+/// One change that waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting {
+    /// Items that go.
+    pub(crate) removed: Vec<ItemName>,
+    /// Runs of items that go.
+    pub(crate) runs: Vec<ItemRun>,
+    /// Items that come.
+    pub(crate) added: Vec<Entry>,
 }
 
 impl Pending {
@@ -31,6 +45,7 @@ impl Pending {
         Self {
             since,
             removed: Vec::new(),
+            runs: Vec::new(),
             added: Vec::new(),
             steps: Vec::new(),
             cause,
@@ -38,34 +53,70 @@ impl Pending {
     }
 
     /// Adds a change that comes after those that wait.
-    pub(crate) fn push(&mut self, removed: &[ItemName], added: Vec<Entry>) {
+    pub(crate) fn push(&mut self, change: Waiting) {
         if self.steps.is_empty() {
             // Of the checkpoint, if it has any.
-            self.steps = vec![(self.removed.clone(), self.added.clone())];
+            self.steps = vec![self.joined()];
         }
-        self.steps.push((removed.to_vec(), added.clone()));
-        for name in removed {
-            match self
-                .added
-                .iter()
-                .position(|item| ItemName::of(item) == *name)
-            {
+        self.steps.push(change.clone());
+        for name in change.removed {
+            match { self.added.iter() }.position(|item| ItemName::of(item) == name) {
                 Some(at) => _ = self.added.swap_remove(at),
-                None => self.removed.push(*name),
+                None => self.removed.push(name),
             }
         }
-        self.added.extend(added);
+        change.runs.into_iter().for_each(|run| self.push_run(run));
+        self.added.extend(change.added);
     }
 
-    /// The waiting changes in the order of their commits; those that a checkpoint has put together are one.
-    pub(crate) fn changes(&self) -> Vec<(&[ItemName], &[Entry])> {
-        if self.steps.is_empty() {
-            return vec![(&self.removed, &self.added)];
+    /// A run takes the waiting items in it from those that come, and the others from the tree.
+    fn push_run(&mut self, mut run: ItemRun) {
+        self.added.retain(|item| {
+            let is_taken = run.contains(item.key());
+            if is_taken {
+                run.blocks = run.blocks.saturating_sub(item.blocks);
+                run.rows = run.rows.saturating_sub(item.rows);
+            }
+            !is_taken
+        });
+        if run.blocks == 0 {
+            return;
         }
-        let steps = self.steps.iter();
-        steps
-            .map(|(removed, added)| (&removed[..], &added[..]))
-            .collect()
+        // What two runs with common keys take is what one over both takes: all that the tree has there.
+        self.runs.retain(|other| {
+            let is_apart = other.last.key < run.first.key || run.last.key < other.first.key;
+            if !is_apart {
+                if other.first.key < run.first.key {
+                    run.first = other.first;
+                }
+                if other.last.key > run.last.key {
+                    run.last = other.last;
+                }
+                run.blocks += other.blocks;
+                run.rows += other.rows;
+            }
+            is_apart
+        });
+        let at = self
+            .runs
+            .partition_point(|other| other.last.key < run.first.key);
+        self.runs.insert(at, run);
+    }
+
+    fn joined(&self) -> Waiting {
+        Waiting {
+            removed: self.removed.clone(),
+            runs: self.runs.clone(),
+            added: self.added.clone(),
+        }
+    }
+
+    /// The waiting changes in the order of their commits. Those that a checkpoint has put together come first, and are one.
+    pub(crate) fn changes(&self) -> Vec<Waiting> {
+        match self.steps.is_empty() {
+            true => vec![self.joined()],
+            false => self.steps.clone(),
+        }
     }
 
     /// The same as one change, as it is in a checkpoint.

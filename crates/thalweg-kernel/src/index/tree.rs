@@ -19,7 +19,7 @@ use super::nearest::Nearest;
 use super::page::{Child, Page, PageLoader, UnsealedPage, page_of, unwritten_below};
 use super::update::Update;
 use super::walk::{Blocks, Step, Walk};
-use super::{Address, Entry, EntryKey, ItemName, Pending};
+use super::{Address, Entry, EntryKey, ItemName, ItemRun, Pending, Waiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use std::borrow::Cow;
@@ -81,18 +81,12 @@ impl Tree {
     }
 
     /// The tree with one more change that waits, of commit `commit`, for a page that cannot be read for this `cause`.
-    pub(crate) fn defer(
-        &self,
-        commit: CommitNo,
-        removed: &[ItemName],
-        added: Vec<Entry>,
-        cause: Error,
-    ) -> Self {
+    pub(crate) fn defer(&self, commit: CommitNo, change: Waiting, cause: Error) -> Self {
         let mut pending = match self.pending() {
             Some(pending) => pending.clone(),
             None => Pending::new(commit, cause),
         };
-        pending.push(removed, added);
+        pending.push(change);
         self.clone().with_pending(Some(pending))
     }
 
@@ -104,12 +98,10 @@ impl Tree {
         let Some(pending) = self.pending() else {
             return Ok(Cow::Borrowed(self));
         };
-        let changes = pending.changes().into_iter();
-        let settled = { changes }.try_fold(self.without_pending(), |tree, (removed, added)| {
-            tree.check_names(removed, loader)?;
-            let removed: Vec<EntryKey> = removed.iter().map(|name| name.key).collect();
-            tree.replace(&removed, added.to_vec(), loader, &mut Vec::new())
-        });
+        let mut settled = Ok(self.without_pending());
+        for (at, change) in pending.changes().into_iter().enumerate() {
+            settled = settled.and_then(|tree| tree.make(change, at == 0, loader));
+        }
         settled.map(Cow::Owned).map_err(|cause| {
             let contradicts = matches!(cause.kind(), ErrorKind::Conflict | ErrorKind::Invalid);
             let cause = if contradicts {
@@ -124,6 +116,26 @@ impl Tree {
             };
             pending.error()
         })
+    }
+
+    /// Makes a change that waited; `is_joined`: a checkpoint may have made it of several.
+    fn make(&self, change: Waiting, is_joined: bool, loader: &dyn PageLoader) -> Result<Self> {
+        let Waiting {
+            removed,
+            runs,
+            added,
+        } = change;
+        self.check_names(&removed, loader)?;
+        let removed: Vec<EntryKey> = removed.iter().map(|name| name.key).collect();
+        let by_keys: Vec<Run> = runs.iter().map(ItemRun::by_keys).collect();
+        let mut freed = Vec::new();
+        if !is_joined || runs.is_empty() {
+            self.check_ends(&runs, loader)?;
+            return self.replace_runs(&removed, &by_keys, added, loader, &mut freed);
+        }
+        // Of several commits, a name may lie in a run that came after it: names are a change of their own.
+        let tree = self.replace(&removed, Vec::new(), loader, &mut freed)?;
+        tree.change((&[], &by_keys), added, true, loader, &mut freed)
     }
 
     /// The same after another attempt, which is remembered if it fails.
@@ -291,6 +303,15 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether the first and the last items of runs are there under their names.
+    ///
+    /// # Errors
+    /// As [`Self::check_names`].
+    pub(crate) fn check_ends(&self, runs: &[ItemRun], loader: &dyn PageLoader) -> Result<()> {
+        let ends = runs.iter().flat_map(|run| [run.first, run.last]);
+        self.check_names(&ends.collect::<Vec<_>>(), loader)
+    }
+
     /// The tree without some of its items. They are items as they were inserted: blocks of a fragment go with it.
     ///
     /// # Errors
@@ -333,11 +354,25 @@ impl Tree {
         freed: &mut Vec<Address>,
     ) -> Result<Self> {
         let tree = self.settled(loader)?;
+        tree.change((removed, runs), added, false, loader, freed)
+    }
+
+    /// The same of a tree for which nothing waits. `has_ends`: whether the first and the last item of a run are there is not
+    /// asked, its blocks and rows alone count.
+    fn change(
+        &self,
+        (removed, runs): (&[EntryKey], &[Run]),
+        added: Vec<Entry>,
+        has_ends: bool,
+        loader: &dyn PageLoader,
+        freed: &mut Vec<Address>,
+    ) -> Result<Self> {
+        let tree = self;
         let changes = Changes::new(removed, runs, added)?;
         if changes.is_empty() {
-            return Ok(tree.into_owned());
+            return Ok(tree.clone());
         }
-        let mut update = Update::new(self.table, loader, freed, &changes);
+        let mut update = Update::new(self.table, loader, freed, &changes, has_ends);
         let root = update.change_root(tree.root.as_ref(), &changes)?;
         update.check_runs()?;
         Ok(Self {

@@ -48,13 +48,14 @@ struct FoundRun {
 }
 
 impl FoundRun {
-    fn new(run: &Run) -> Self {
+    /// `has_ends`: whether its first and last item are there is not asked.
+    fn new(run: &Run, has_ends: bool) -> Self {
         Self {
             run: *run,
             blocks: 0,
             rows: 0,
-            has_first: false,
-            has_last: false,
+            has_first: has_ends,
+            has_last: has_ends,
         }
     }
 
@@ -90,13 +91,15 @@ impl<'a> Update<'a> {
         loader: &'a dyn PageLoader,
         freed: &'a mut Vec<Address>,
         changes: &Changes,
+        has_ends: bool,
     ) -> Self {
+        let found = |run: &Run| FoundRun::new(run, has_ends);
         Self {
             table,
             loader,
             freed,
             removes: changes.removes(),
-            runs: changes.runs().iter().map(FoundRun::new).collect(),
+            runs: changes.runs().iter().map(found).collect(),
             made_bytes: 0,
             unmade_bytes: 0,
         }

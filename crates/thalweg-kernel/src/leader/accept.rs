@@ -37,7 +37,7 @@ impl Leader {
         }
     }
 
-    fn accept_or_refuse(&mut self, commit: Commit) -> Outcome<CommitNo> {
+    fn accept_or_refuse(&mut self, mut commit: Commit) -> Outcome<CommitNo> {
         if let Some(stored) = commit
             .producer
             .as_ref()
@@ -48,6 +48,7 @@ impl Leader {
         check_commit(&commit)
             .and_then(|()| self.working.check_prepared(&commit))
             .and_then(|()| self.check_staged(&commit))
+            .and_then(|()| self.working.cut_runs(&mut commit, &*self.store))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
         if commit.drops_tables() {

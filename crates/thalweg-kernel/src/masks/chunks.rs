@@ -106,14 +106,28 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
         Some(value)
     }
 
-    /// The entries with keys from one up to, and without, another one.
-    pub(super) fn range(&self, keys: Range<K>) -> impl Iterator<Item = (&K, &V)> {
-        let (at, place) = self.find(&keys.start);
+    /// The last entry with a key up to one, that one included.
+    pub(super) fn up_to(&self, key: &K) -> Option<(&K, &V)> {
+        let behind = self.chunks.partition_point(|chunk| chunk[0].0 <= *key);
+        let chunk = self.chunks.get(behind.checked_sub(1)?)?;
+        let behind = chunk.partition_point(|(other, _)| other <= key);
+        let (key, value) = &chunk[behind.checked_sub(1)?];
+        Some((key, value))
+    }
+
+    /// The entries with keys from one on.
+    pub(super) fn from(&self, key: &K) -> impl Iterator<Item = (&K, &V)> + use<'_, K, V> {
+        let (at, place) = self.find(key);
         let first = place.unwrap_or_else(|place| place);
         let chunks = self.chunks.iter().skip(at);
         let entries = chunks.flat_map(|chunk| chunk.iter()).skip(first);
-        let entries = entries.take_while(move |(key, _)| *key < keys.end);
         entries.map(|(key, value)| (key, value))
+    }
+
+    /// The entries with keys from one up to, and without, another one.
+    pub(super) fn range(&self, keys: Range<K>) -> impl Iterator<Item = (&K, &V)> {
+        let entries = self.from(&keys.start);
+        entries.take_while(move |(key, _)| **key < keys.end)
     }
 }
 
@@ -146,6 +160,7 @@ mod tests {
             assert_eq!(map.is_empty(), model.is_empty());
             assert_eq!(map.first(), model.first_key_value());
             assert_eq!(map.last(), model.last_key_value());
+            assert_eq!(map.up_to(&start), model.range(..=start).next_back());
             if draw(100) == 0 {
                 copies.push((map.clone(), model.clone()));
             }

@@ -1,8 +1,10 @@
 //! The masks of one item, by the ranks of its blocks.
 //!
 //! Invariants: ranks ascend and no two masks speak of one block; no two runs of whole blocks adjoin; a list that is stored
-//! has one mask at least.
+//! has one mask at least. A list shares with its copies what neither has changed, so that hiding a row costs the same however many
+//! blocks of its item have masks; how many rows it hides and how long it is are kept as masks come and go.
 
+use super::chunks::ChunkMap;
 use super::positions::{Positions, varint_len};
 use crate::wire::{Fault, Reader, put_varint};
 use std::collections::BTreeMap;
@@ -52,7 +54,11 @@ impl BlockMask {
 /// Masks by the rank of the block, of several ones by that of the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaskList {
-    masks: BTreeMap<u32, BlockMask>,
+    masks: ChunkMap<u32, BlockMask>,
+    count: usize,
+    rows: u64,
+    /// Bytes of the masks and of their ranks as they are stored.
+    bytes: usize,
 }
 
 /// What adding one list to another does: rows that are hidden newly, and masks as they are then.
@@ -74,7 +80,11 @@ impl MaskList {
             check_next(before, rank.into(), mask)?;
             before = Some((u64::from(rank) + u64::from(mask.further()) + 1, is_whole));
         }
-        Ok(Self { masks })
+        let mut list = Self::default();
+        for (rank, mask) in masks {
+            list.insert(rank, mask);
+        }
+        Ok(list)
     }
 
     /// The masks and the ranks of their first blocks, ascending.
@@ -88,13 +98,15 @@ impl MaskList {
         self.masks.is_empty()
     }
 
+    /// How many masks there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Rows that it hides.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.masks
-            .values()
-            .map(BlockMask::rows)
-            .fold(0, u64::saturating_add)
+        self.rows
     }
 
     /// What is hidden of the block with a rank.
@@ -105,13 +117,13 @@ impl MaskList {
 
     /// The mask of the block with a rank, and the rank of the first block that it is of.
     pub(crate) fn mask_over(&self, rank: u32) -> Option<(u32, &BlockMask)> {
-        let (first, mask) = self.masks.range(..=rank).next_back()?;
+        let (first, mask) = self.masks.up_to(&rank)?;
         (rank - first <= mask.further()).then_some((*first, mask))
     }
 
     /// The rank behind the last block with a mask.
     pub(crate) fn end(&self) -> u64 {
-        let last = self.masks.last_key_value();
+        let last = self.masks.last();
         last.map_or(0, |(rank, mask)| {
             u64::from(*rank) + u64::from(mask.further()) + 1
         })
@@ -176,7 +188,7 @@ impl MaskList {
             return None;
         }
         let mut left = rows;
-        for mask in self.masks.range(rank..=last).map(|(_, mask)| mask) {
+        for mask in self.within(rank, last).map(|(_, mask)| mask) {
             let BlockMask::Rows(hidden) = mask else {
                 return None;
             };
@@ -192,17 +204,13 @@ impl MaskList {
             mut rows,
         } = mask
         else {
-            self.masks.insert(rank, mask);
+            self.insert(rank, mask);
             return;
         };
         let mut first = rank;
-        let covered: Vec<u32> = self
-            .masks
-            .range(rank..=rank + further)
-            .map(|(rank, _)| *rank)
-            .collect();
-        for rank in covered {
-            self.masks.remove(&rank);
+        let covered = self.within(rank, rank + further);
+        for rank in covered.map(|(rank, _)| rank).collect::<Vec<_>>() {
+            self.remove(rank);
         }
         if let Some((
             &before,
@@ -210,7 +218,9 @@ impl MaskList {
                 further: n,
                 rows: of_before,
             },
-        )) = self.masks.range(..rank).next_back()
+        )) = rank
+            .checked_sub(1)
+            .and_then(|before| self.masks.up_to(&before))
             && before + n + 1 == rank
         {
             (first, further, rows) = (before, further + n + 1, rows.saturating_add(*of_before));
@@ -221,30 +231,70 @@ impl MaskList {
             rows: of_behind,
         }) = behind.ok().and_then(|rank| self.masks.get(&rank))
         {
-            self.masks.remove(&(first + further + 1));
+            self.remove(first + further + 1);
             (further, rows) = (further + n + 1, rows.saturating_add(of_behind));
         }
-        self.masks
-            .insert(first, BlockMask::Blocks { further, rows });
+        self.insert(first, BlockMask::Blocks { further, rows });
+    }
+
+    /// The masks with ranks from one up to another one.
+    fn within(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, &BlockMask)> {
+        let masks = self.masks.from(&first).map(|(rank, mask)| (*rank, mask));
+        masks.take_while(move |(rank, _)| *rank <= last)
+    }
+
+    /// Gives a rank a mask in the place of the one that it has.
+    fn insert(&mut self, rank: u32, mask: BlockMask) {
+        self.remove(rank);
+        self.count += 1;
+        self.rows = self.rows.saturating_add(mask.rows());
+        let (end, behind) = (rank_behind(rank, &mask), self.behind(rank));
+        let start = self.end_before(rank);
+        self.bytes += mask.len_bytes() + gap_len(start, rank.into());
+        if let Some(behind) = behind {
+            self.bytes = self.bytes + gap_len(end, behind) - gap_len(start, behind);
+        }
+        self.masks.insert(rank, mask);
+    }
+
+    fn remove(&mut self, rank: u32) {
+        let Some(mask) = self.masks.remove(&rank) else {
+            return;
+        };
+        self.count -= 1;
+        self.rows = self.rows.saturating_sub(mask.rows());
+        let (end, behind) = (rank_behind(rank, &mask), self.behind(rank));
+        let start = self.end_before(rank);
+        if let Some(behind) = behind {
+            self.bytes = self.bytes + gap_len(start, behind) - gap_len(end, behind);
+        }
+        self.bytes -= mask.len_bytes() + gap_len(start, rank.into());
+    }
+
+    /// The rank of the first mask behind a rank.
+    fn behind(&self, rank: u32) -> Option<u64> {
+        let mut behind = self.masks.from(&rank).map(|(rank, _)| *rank);
+        behind.find(|other| *other > rank).map(u64::from)
+    }
+
+    /// The rank behind the last block with a mask before a rank.
+    fn end_before(&self, rank: u32) -> u64 {
+        let before = rank.checked_sub(1);
+        let before = before.and_then(|before| self.masks.up_to(&before));
+        before.map_or(0, |(rank, mask)| rank_behind(*rank, mask))
     }
 
     /// Bytes that [`MaskList::put`] appends.
     pub(crate) fn len_bytes(&self) -> usize {
-        let mut next = 0;
-        let mut bytes = varint_len(self.masks.len() as u64);
-        for (&rank, mask) in &self.masks {
-            bytes += varint_len(u64::from(rank) - next) + mask.len_bytes();
-            next = u64::from(rank) + u64::from(mask.further()) + 1;
-        }
-        bytes
+        varint_len(self.count as u64) + self.bytes
     }
 
     /// Appends the list as it is stored.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         debug_assert!(!self.masks.is_empty(), "a stored list hides something");
-        put_varint(self.masks.len() as u128, out);
+        put_varint(self.count as u128, out);
         let mut next = 0;
-        for (&rank, mask) in &self.masks {
+        for (rank, mask) in self.iter() {
             put_varint(u128::from(u64::from(rank) - next), out);
             match mask {
                 BlockMask::Rows(positions) => positions.put(out),
@@ -264,7 +314,7 @@ impl MaskList {
         if count == 0 {
             return Err("a list of no masks".into());
         }
-        let mut masks = BTreeMap::new();
+        let mut list = Self::default();
         let mut before: Option<(u64, bool)> = None;
         for _ in 0..count {
             let gap = reader.varint_u64()?;
@@ -280,13 +330,20 @@ impl MaskList {
             check_next(before, rank, &mask)?;
             let is_whole = matches!(mask, BlockMask::Blocks { .. });
             before = Some((rank + u64::from(mask.further()) + 1, is_whole));
-            masks.insert(
-                u32::try_from(rank).map_err(|_| "a rank that no item has")?,
-                mask,
-            );
+            let rank = u32::try_from(rank).map_err(|_| "a rank that no item has")?;
+            list.insert(rank, mask);
         }
-        Ok(Self { masks })
+        Ok(list)
     }
+}
+
+fn rank_behind(rank: u32, mask: &BlockMask) -> u64 {
+    u64::from(rank) + u64::from(mask.further()) + 1
+}
+
+/// Bytes of a rank that follows the end of another mask.
+fn gap_len(end: u64, rank: u64) -> usize {
+    varint_len(rank.saturating_sub(end))
 }
 
 /// Checks a mask that follows another one: where that ends, and whether it is of whole blocks.

@@ -5,6 +5,7 @@
 
 use crate::wire::{Fault, Reader, put_varint};
 use std::ops::Range;
+use std::sync::Arc;
 
 const FORM_RUNS: u8 = 1;
 const FORM_BITMAP: u8 = 2;
@@ -15,7 +16,7 @@ const POSITIONS_LIMIT: u32 = 1 << 24;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions {
     /// The bytes behind the form.
-    bytes: Box<[u8]>,
+    bytes: Arc<[u8]>,
     form: Form,
     rows: u32,
     end: u32,
@@ -74,7 +75,7 @@ impl Positions {
             Form::Bitmap
         };
         Self {
-            bytes: bytes.into_boxed_slice(),
+            bytes: bytes.into(),
             form,
             rows,
             end,

@@ -10,9 +10,10 @@ use super::positions::Positions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
-use crate::index::{Entry, EntryKey, ItemName, Place};
+use crate::index::{Entry, EntryKey, ItemName, ItemRun, Place};
 use crate::wire::{Fault, Reader};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A mask takes so much in memory, however short it is stored.
 const LEAST_MASK_BYTES: usize = 64;
@@ -23,7 +24,7 @@ const PART_BYTES: usize = 20;
 /// The masks of the rows of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableMasks {
-    items: ChunkMap<ItemName, MaskList>,
+    items: ChunkMap<ItemName, Arc<MaskList>>,
     open: ChunkMap<(CommitNo, u32), OpenMask>,
     rows: u64,
     bytes: u64,
@@ -48,7 +49,7 @@ pub enum Masked {
 }
 
 fn item_bytes(list: &MaskList) -> u64 {
-    (ITEM_BYTES + list.len_bytes()).max(LEAST_MASK_BYTES * list.iter().count()) as u64
+    (ITEM_BYTES + list.len_bytes()).max(LEAST_MASK_BYTES * list.count()) as u64
 }
 
 fn part_bytes(mask: &OpenMask) -> u64 {
@@ -82,7 +83,7 @@ impl TableMasks {
     /// The masks of an item.
     #[must_use]
     pub fn of_item(&self, name: &ItemName) -> Option<&MaskList> {
-        self.items.get(name)
+        self.items.get(name).map(|list| &**list)
     }
 
     /// The masked items with keys from one up to, and without, another one.
@@ -93,7 +94,8 @@ impl TableMasks {
         } else {
             keys.start
         };
-        self.items.range(first(keys.start)..first(end))
+        let items = self.items.range(first(keys.start)..first(end));
+        items.map(|(name, list)| (name, &**list))
     }
 
     /// Whether rows below an entry are hidden, which lies at this place; one without a place is above the items.
@@ -127,7 +129,7 @@ impl TableMasks {
     /// `Conflict` if one of them is hidden already, or others are hidden newly than it says.
     pub fn hide(&mut self, mask: &ItemMask) -> Result<Masked> {
         let none = MaskList::default();
-        let before = self.items.get(&mask.name).unwrap_or(&none);
+        let before = self.of_item(&mask.name).unwrap_or(&none);
         let plan = before.plan(&mask.masks);
         let plan =
             plan.ok_or_else(|| conflict("a row that is to be deleted is deleted already"))?;
@@ -154,7 +156,7 @@ impl TableMasks {
         list.carry_out(plan);
         self.rows = rows;
         self.bytes = self.bytes - old_bytes + item_bytes(&list);
-        self.items.insert(mask.name, list);
+        self.items.insert(mask.name, Arc::new(list));
         Ok(Masked::Stays)
     }
 
@@ -195,6 +197,27 @@ impl TableMasks {
         list.rows()
     }
 
+    /// The masked items of a run.
+    fn of_run(&self, run: &ItemRun) -> impl Iterator<Item = (&ItemName, &MaskList)> {
+        let last = run.last.key;
+        let from = ItemName::first_with(run.first.key);
+        let items = self.items.from(&from);
+        let items = items.take_while(move |(name, _)| name.key <= last);
+        items.map(|(name, list)| (name, &**list))
+    }
+
+    /// How many rows of the items of a run are hidden.
+    #[must_use]
+    pub fn rows_of_run(&self, run: &ItemRun) -> u64 {
+        self.of_run(run).map(|(_, list)| list.rows()).sum()
+    }
+
+    /// Takes away the masks of all items of a run, which go; returns how many rows they hide.
+    pub fn take_run(&mut self, run: &ItemRun) -> u64 {
+        let names: Vec<ItemName> = self.of_run(run).map(|(name, _)| *name).collect();
+        names.iter().map(|name| self.take_item(name)).sum()
+    }
+
     /// Takes away the masks of open rows of commits up to one, which are covered; returns how many rows they hide.
     pub fn cover(&mut self, to: CommitNo) -> u64 {
         let mut hidden = 0;
@@ -212,7 +235,7 @@ impl TableMasks {
 
     /// All masked items.
     pub(crate) fn all_items(&self) -> impl Iterator<Item = (&ItemName, &MaskList)> {
-        self.items.iter()
+        self.items.iter().map(|(name, list)| (name, &**list))
     }
 
     /// All masks of open rows, by commit and number of the part.
@@ -323,7 +346,7 @@ impl TableMasks {
             let rows = self.rows.checked_add(masks.rows());
             self.rows = rows.ok_or("more rows are hidden than there can be")?;
             self.bytes += item_bytes(&masks);
-            self.items.insert(name, masks);
+            self.items.insert(name, Arc::new(masks));
         }
         Ok(())
     }

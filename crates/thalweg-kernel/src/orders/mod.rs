@@ -18,6 +18,7 @@ pub use add_head::AddHead;
 pub use coverage::{Coverage, CoverageRange, EVERY_COMMIT, MOST_RANGES};
 pub(crate) use edit::{FIRST_ORDER, KIND_INDEX};
 pub use edit::{OrderAction, OrderChange, OrdersEdit};
+pub(crate) use replace::MOST_RUNS;
 pub use replace::{OrderReplace, Removed, ReplaceEdit, Run};
 pub use state::Order;
 pub(crate) use state::{MOST_ORDERS, Orders};

@@ -5,26 +5,14 @@ use super::state::MOST_ORDERS;
 use crate::error::Result;
 use crate::fields::{PutFields, len_u32};
 use crate::ids::{CommitNo, TableId};
+pub use crate::index::ItemRun as Run;
 use crate::index::{self, Entry, ItemName};
 use crate::wire::{Fault, Reader};
 
 const FLAG_RUNS: u32 = 1;
 const MOST_NAMES: usize = 131_072;
-const MOST_RUNS: usize = 32_768;
-const RUN_BYTES: usize = 80;
-
-/// All items of an order with keys from that of the first one to that of the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The first item.
-    pub first: ItemName,
-    /// The last item, which may be the first one.
-    pub last: ItemName,
-    /// Blocks below all of them.
-    pub blocks: u64,
-    /// Rows below them.
-    pub rows: u64,
-}
+/// Most runs of an order that go in one commit.
+pub(crate) const MOST_RUNS: usize = 32_768;
 
 /// The items that go from an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,20 +66,13 @@ impl Removed {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Items(items) => items.iter().for_each(|name| name.put(out)),
-            Self::Runs(runs) => {
-                for run in runs {
-                    run.first.put(out);
-                    run.last.put(out);
-                    out.put_u64(run.blocks);
-                    out.put_u64(run.rows);
-                }
-            }
+            Self::Runs(runs) => runs.iter().for_each(|run| run.put(out)),
         }
     }
 
     fn read(count: usize, has_runs: bool, reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let (most, bytes) = if has_runs {
-            (MOST_RUNS, RUN_BYTES)
+            (MOST_RUNS, Run::BYTES)
         } else {
             (MOST_NAMES, ItemName::BYTES)
         };
@@ -134,27 +115,6 @@ impl Removed {
             }
         }
         Ok(())
-    }
-}
-
-impl Run {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let (first, last) = (ItemName::read(reader)?, ItemName::read(reader)?);
-        let (blocks, rows) = (reader.u64()?, reader.u64()?);
-        Ok(Self {
-            first,
-            last,
-            blocks,
-            rows,
-        })
-    }
-
-    fn is_sound(&self) -> bool {
-        let is_one = self.first.key == self.last.key;
-        self.first.key <= self.last.key
-            && (!is_one || self.first == self.last)
-            && self.blocks >= 1
-            && self.rows >= self.blocks
     }
 }
 
@@ -221,11 +181,30 @@ impl OrderReplace {
         check_ranges(&self.coverage)
     }
 
+    /// Runs of items of an order that go, ascending, and nothing that comes.
+    #[must_use]
+    pub fn of_runs(order: u32, removed: Vec<Run>) -> Self {
+        Self {
+            order,
+            removed: Removed::Runs(removed),
+            coverage: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
     /// The items that go by name; none where they go by runs.
     pub(crate) fn removed_items(&self) -> &[ItemName] {
         match &self.removed {
             Removed::Items(items) => items,
             Removed::Runs(_) => &[],
+        }
+    }
+
+    /// The runs of items that go; none where they go by name.
+    pub(crate) fn removed_runs(&self) -> &[Run] {
+        match &self.removed {
+            Removed::Items(_) => &[],
+            Removed::Runs(runs) => runs,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::commit::Edit;
 use crate::error::{Error, Result};
 use crate::frame::{FrameHead, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{Entry, EntryKey, unequal_totals};
+use crate::index::{Entry, EntryKey, ItemRun, unequal_totals};
 use crate::paths::{list_segments, segment_path};
 use crate::replay::find_frame;
 use crate::segment::{SEGMENT_HEADER_BYTES, open_segment};
@@ -27,6 +27,8 @@ pub(crate) struct Catalogue {
     items: Vec<Item>,
     /// The last commit that took an item out of its order.
     removals: HashMap<(Order, EntryKey), CommitNo>,
+    /// Runs of items that a commit took out.
+    removed_runs: Vec<(Order, CommitNo, ItemRun)>,
 }
 
 /// An order of a table.
@@ -111,6 +113,8 @@ impl Catalogue {
                         let last = self.removals.entry((of, name.key)).or_default();
                         *last = commit.max(*last);
                     }
+                    let runs = order.removed_runs().iter();
+                    self.removed_runs.extend(runs.map(|run| (of, commit, *run)));
                     self.note_items(at, commit, of, order.added);
                 }
             }
@@ -134,6 +138,7 @@ impl Catalogue {
             item.of == of
                 && item.entry.key() >= page.key()
                 && removed.is_none_or(|removed| *removed <= item.commit)
+                && !self.is_in_removed_run(item)
         };
         let mut items: Vec<&Item> = self.items.iter().filter(is_live).collect();
         items.sort_by_key(|item| (item.entry.key(), Reverse((item.commit, item.segment))));
@@ -150,6 +155,15 @@ impl Catalogue {
             .collect();
         let total = Entry::of_page(1, &below)?;
         unequal_totals(page, &total).is_none().then_some(below)
+    }
+}
+
+impl Catalogue {
+    /// Whether a commit behind that of an item took it out by a run. Of the same commit, what goes is first.
+    fn is_in_removed_run(&self, item: &Item) -> bool {
+        self.removed_runs.iter().any(|(of, commit, run)| {
+            *of == item.of && *commit > item.commit && run.contains(item.entry.key())
+        })
     }
 }
 

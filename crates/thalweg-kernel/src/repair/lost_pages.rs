@@ -175,7 +175,8 @@ fn leave_out_pages_of(
     if let Some(pending) = pending {
         // What goes and is not there lay below a lost page.
         let removed: HashSet<ItemName> = pending.removed.iter().copied().collect();
-        items.retain(|item| !removed.contains(&ItemName::of(item)));
+        let is_in_run = |item: &Entry| pending.runs.iter().any(|run| run.contains(item.key()));
+        items.retain(|item| !removed.contains(&ItemName::of(item)) && !is_in_run(item));
         items.extend_from_slice(&pending.added);
     }
     set_items(working, (table.id, order), items, store)

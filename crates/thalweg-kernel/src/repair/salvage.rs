@@ -262,10 +262,17 @@ impl Salvage<'_> {
             return Ok(());
         }
         let commit = frame.head.id.commit;
+        let in_part = self.name_items_of_runs(&mut frame.changes)?;
         let regained = self.forget_unreachable(&mut frame.changes)?;
         self.forget_lost_masks(&mut frame.changes)?;
         match self.why_not(&frame.changes, &regained)? {
             None => {
+                for (table, rows) in in_part {
+                    if let Some(table) = self.working.table(table) {
+                        let damage = deleted_rows_may_be_back(&table.name, rows);
+                        self.report.given_up.push(damage);
+                    }
+                }
                 for (table, rows) in regained {
                     *self.replaced_rows.entry(table).or_default() += rows;
                 }
@@ -282,6 +289,47 @@ impl Salvage<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Runs become the names of those of their items that are there: some may be lost, and of a replacement that brings nothing the
+    /// others go all the same. Returns the rows of those that are not, by table.
+    fn name_items_of_runs(&self, changes: &mut [Change]) -> Result<Vec<(TableId, u64)>> {
+        let mut in_part = Vec::new();
+        for change in changes {
+            let Change::Edit(Edit::Replace(edit)) = change else {
+                continue;
+            };
+            let Some(state) = self.working.table(edit.table).filter(|_| edit.has_runs()) else {
+                continue;
+            };
+            let brings = edit.orders.iter().any(|order| !order.added.is_empty());
+            for replaced in &mut edit.orders {
+                let runs = replaced.removed_runs();
+                let Some(tree) = state.tree_of(replaced.order) else {
+                    continue;
+                };
+                let mut items = tree.whole_items(self.store, &mut |_, _| {})?;
+                items.retain(|item| runs.iter().any(|run| run.contains(item.key())));
+                let wanted = runs
+                    .iter()
+                    .fold(0_u64, |sum, run| sum.saturating_add(run.rows));
+                let found = items
+                    .iter()
+                    .fold(0_u64, |sum, item| sum.saturating_add(item.rows));
+                let names = items.iter().map(ItemName::of).collect();
+                // With other items than those that it had, it is none of what is there.
+                if found > wanted || (brings && found != wanted) {
+                    continue;
+                }
+                replaced.removed = Removed::Items(names);
+                if replaced.order == ROWS_ORDER && found != wanted {
+                    edit.left_out = edit.left_out.min(found);
+                    edit.deleted = found - edit.left_out;
+                    in_part.push((edit.table, wanted - found));
+                }
+            }
+        }
+        Ok(in_part)
     }
 
     /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows. Returns how many, by table.
@@ -481,6 +529,15 @@ impl Salvage<'_> {
         listed.push(damage);
         if let Some(table) = only_table(changes) {
             self.left_out.push((list, place, table));
+        }
+        for change in changes {
+            let Change::Edit(Edit::Replace(edit)) = change else {
+                continue;
+            };
+            if let Some(table) = self.working.table(edit.table).filter(|_| edit.deleted > 0) {
+                let damage = deleted_rows_may_be_back(&table.name, edit.deleted);
+                self.report.given_up.push(damage);
+            }
         }
     }
 

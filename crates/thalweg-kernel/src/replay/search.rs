@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_env::{Env, File, is_unreadable};
 
-/// How much is read at once.
-const WINDOW_BYTES: usize = 256 << 10;
+/// How much is read at once: so little that it is looked at before it has left the nearer caches.
+const WINDOW_BYTES: usize = 64 << 10;
 /// No frame that proves a lost one begins further behind it (invariant 8 of the format page).
 const PROOF_WINDOW_BYTES: u64 = 24 << 20;
 /// Of what was never written to, so much is passed over at once.

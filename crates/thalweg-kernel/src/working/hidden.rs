@@ -12,7 +12,7 @@ use crate::change::Change;
 use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
-use crate::index::{Entry, ItemName, PageLoader};
+use crate::index::{Entry, ItemName, ItemRun, PageLoader};
 use crate::limits::MASKS_LIMIT_BYTES;
 use crate::masks::{ItemMask, MaskEdit, MaskList, Masked, TableMasks};
 use crate::rules::Rule;
@@ -36,6 +36,7 @@ struct Folding<'a> {
     /// Items that the commit brings, and their rows.
     brought: HashMap<ItemName, u64>,
     removed: HashSet<ItemName>,
+    removed_runs: Vec<ItemRun>,
     /// The commit up to which the commit covers open rows.
     covered: Option<CommitNo>,
     /// Rows that replacement and cover carry, and those of brought items that are hidden after them.
@@ -108,6 +109,7 @@ impl Working {
             leaves: Vec::new(),
             brought: HashMap::new(),
             removed: HashSet::new(),
+            removed_runs: Vec::new(),
             covered: None,
             carried: 0,
             hidden_in_brought: 0,
@@ -124,8 +126,12 @@ impl Working {
                     if let Some(rows) = rows {
                         let names = rows.removed_items();
                         let hidden = names.iter().map(|name| folding.take_item(name));
-                        let hidden = hidden.sum();
+                        let mut hidden: u64 = hidden.sum();
+                        for run in rows.removed_runs() {
+                            hidden += folding.take_run(run);
+                        }
                         folding.removed.extend(names);
+                        folding.removed_runs.extend(rows.removed_runs());
                         folding.rewritten(hidden, edit.left_out, edit.carried)?;
                         folding.bring(&rows.added);
                     }
@@ -234,7 +240,7 @@ impl Folding<'_> {
         let is_gone = || conflict("a block whose rows are to be deleted is not there any more");
         let rows = match self.brought.get(&item.name) {
             Some(rows) => Some(*rows),
-            None if self.removed.contains(&item.name) => None,
+            None if self.removes(&item.name) => None,
             None => {
                 let tree = self.state.tree.settled(pages)?;
                 let found = tree.item(item.name.key, pages)?;
@@ -266,6 +272,19 @@ impl Folding<'_> {
             return self.masks.take_item(name);
         }
         self.masks.of_item(name).map_or(0, MaskList::rows)
+    }
+
+    /// The same of all items of a run.
+    fn take_run(&mut self, run: &ItemRun) -> u64 {
+        if Rule::MasksGo.is_kept() {
+            return self.masks.take_run(run);
+        }
+        self.masks.rows_of_run(run)
+    }
+
+    /// Whether an item goes from the table by name or by a run.
+    fn removes(&self, name: &ItemName) -> bool {
+        self.removed.contains(name) || self.removed_runs.iter().any(|run| run.contains(name.key))
     }
 
     /// Takes away the masks of open rows that are covered; returns how many rows they hide.

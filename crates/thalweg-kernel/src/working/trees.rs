@@ -13,7 +13,7 @@ use crate::change::Change;
 use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
-use crate::index::{Entry, EntryKey, ItemName, PageLoader};
+use crate::index::{Entry, EntryKey, ItemName, ItemRun, PageLoader, Run, Waiting};
 use crate::orders::{AddHead, CoverageRange, OrderReplace};
 use crate::rules::Rule;
 use std::borrow::Borrow;
@@ -25,6 +25,8 @@ pub(super) struct TreeChange<E> {
     order: u32,
     /// Items that go.
     pub(super) removed: Vec<ItemName>,
+    /// Runs of items that go.
+    pub(super) runs: Vec<ItemRun>,
     /// Items that come.
     pub(super) added: Vec<E>,
 }
@@ -61,6 +63,7 @@ impl<E: Borrow<Entry>> TreeChanges<E> {
             let is_same = (next.table, next.order) == (first.table, first.order);
             if is_same {
                 first.removed.append(&mut next.removed);
+                first.runs.append(&mut next.runs);
                 first.added.append(&mut next.added);
             }
             is_same
@@ -84,8 +87,21 @@ impl<E> TreeChange<E> {
             table,
             order,
             removed: Vec::new(),
+            runs: Vec::new(),
             added: Vec::new(),
         }
+    }
+
+    fn removes(&self) -> bool {
+        !self.removed.is_empty() || !self.runs.is_empty()
+    }
+
+    fn removed_keys(&self) -> Vec<EntryKey> {
+        self.removed.iter().map(|name| name.key).collect()
+    }
+
+    fn runs_by_keys(&self) -> Vec<Run> {
+        self.runs.iter().map(ItemRun::by_keys).collect()
     }
 }
 
@@ -109,15 +125,12 @@ fn fold<'a>(changes: &'a [Change], hidden: &[Hidden]) -> Vec<TreeChange<&'a Entr
             for order in &edit.orders {
                 let tree = trees.of(edit.table, order.order);
                 tree.removed.extend_from_slice(order.removed_items());
+                tree.runs.extend_from_slice(order.removed_runs());
                 tree.added.extend(&order.added);
             }
         }
     }
     trees.one_per_tree(hidden)
-}
-
-fn keys_of(removed: &[ItemName]) -> Vec<EntryKey> {
-    removed.iter().map(|name| name.key).collect()
 }
 
 impl Working {
@@ -150,16 +163,18 @@ impl Working {
         let (table, order) = (change.table, change.order);
         let state = self.table(table).ok_or_else(|| dropped(table))?;
         let tree = state.tree_of(order).ok_or_else(|| no_order(table, order))?;
-        if change.removed.is_empty() {
+        if !change.removes() {
             let keys = change.added.iter().map(|item| item.key());
             return tree.check_new_keys(keys, pages);
         }
         if Rule::NamedItems.is_kept() {
             tree.check_names(&change.removed, pages)?;
+            tree.check_ends(&change.runs, pages)?;
         }
         // Done twice, here and when it is applied: replacements are rare, and a refusal must come before the write.
         let added = change.added.iter().copied().cloned().collect();
-        let changed = tree.replace(&keys_of(&change.removed), added, pages, &mut Vec::new());
+        let (removed, runs) = (change.removed_keys(), change.runs_by_keys());
+        let changed = tree.replace_runs(&removed, &runs, added, pages, &mut Vec::new());
         changed.map(|_| ())
     }
 
@@ -191,7 +206,9 @@ impl Working {
     ) -> Result<u64> {
         let state = self.table(table).ok_or_else(|| dropped(table))?;
         let tree = state.tree.settled(pages)?;
-        let mut rows = 0_u64;
+        // A run that has others is refused.
+        let mut rows = { replaced.removed_runs().iter() }
+            .fold(0_u64, |rows, run| rows.saturating_add(run.rows));
         for name in replaced.removed_items() {
             let item = tree.item(name.key, pages)?;
             rows = rows.saturating_add(item.map_or(0, |item| item.rows));
@@ -220,32 +237,39 @@ impl Working {
         pages: &dyn PageLoader,
     ) -> Result<()> {
         let mut replaced = Vec::new();
-        let TreeChange {
-            table,
-            order,
-            removed,
-            added,
-        } = change;
-        if removed.is_empty() && added.is_empty() {
+        let (table, order) = (change.table, change.order);
+        let removes = change.removes();
+        if !removes && change.added.is_empty() {
             return Ok(());
         }
+        let (removed, runs) = (change.removed_keys(), change.runs_by_keys());
+        let TreeChange {
+            removed: names,
+            runs: named_runs,
+            added,
+            ..
+        } = change;
         let changed = self.change_tree(table, order, |tree| {
             let defer = |added, error: Error| {
                 if error.is_of_unreadable_bytes() {
-                    Ok(tree.defer(commit, &removed, added, error))
+                    let change = Waiting {
+                        removed: names,
+                        runs: named_runs,
+                        added,
+                    };
+                    Ok(tree.defer(commit, change, error))
                 } else {
                     Err(error)
                 }
             };
-            if removed.is_empty() {
+            if !removes {
                 // Insertions are many: whether they can be made is known without a copy of them.
                 return match tree.check_new_keys(added.iter().map(Entry::key), pages) {
                     Ok(()) => tree.insert_many(added, pages, &mut replaced),
                     Err(error) => defer(added, error),
                 };
             }
-            let keys = keys_of(&removed);
-            let changed = tree.replace(&keys, added.clone(), pages, &mut replaced);
+            let changed = tree.replace_runs(&removed, &runs, added.clone(), pages, &mut replaced);
             changed.or_else(|error| defer(added, error))
         });
         for page in replaced {
@@ -269,8 +293,8 @@ impl Working {
                 continue;
             };
             let added = change.added.iter().map(|item| item.key());
-            let removed = keys_of(&change.removed);
-            let changed = tree.changed_bytes(&removed, &[], added, pages)?;
+            let (removed, runs) = (change.removed_keys(), change.runs_by_keys());
+            let changed = tree.changed_bytes(&removed, &runs, added, pages)?;
             bytes = bytes.saturating_add(changed);
         }
         Ok(bytes)

@@ -3,7 +3,8 @@
 //! Invariants: buckets are counted from 2000-01-03, a Monday, and those of months from 2000-01-01, as both have it; with a
 //! zone they are those of its local clock, as instants.
 
-use super::functions::{filled, text, text_of};
+use super::calls::{text, text_of};
+use super::templates::filled;
 use crate::functions::time_texts::interval_in_units;
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;

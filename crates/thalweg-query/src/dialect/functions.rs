@@ -1,20 +1,16 @@
 //! Functions by the names that they have in DuckDB, PostgreSQL and TimescaleDB.
-//!
-//! Invariant: a template names its arguments `a1`, `a2`, ..., and is a constant of this module: it always parses.
 
+use super::calls::{argument, arguments_of, plain_name, text, text_of};
+use super::templates::{Clauses, Filled, filled, filled_with};
 use super::time_differences::{date_diff, date_sub};
 use super::whole_times::missing_parts;
 use super::{buckets, ordered_aggregates, time_formats, time_parts};
 use crate::error::{query, unsupported};
 use crate::functions::ordered_values::no_number_of_values;
 use datafusion_sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, OrderByExpr, UnaryOperator, Value, VisitorMut,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    OrderByExpr, UnaryOperator, Value,
 };
-use datafusion_sql::sqlparser::dialect::GenericDialect;
-use datafusion_sql::sqlparser::parser::Parser;
-use std::ops::ControlFlow;
-use thalweg_planner::walk_mut;
 use thalweg_table::{Error, Result};
 
 /// What a function is in terms of others: its names, how many arguments, and the template.
@@ -214,32 +210,6 @@ const TEMPLATES: &[(&[&str], usize, &str)] = &[
 /// `quantile_disc`, of values from the smallest on.
 const QUANTILE_DISC: &str = "value_at_share(a1, CAST(a2 AS DOUBLE))";
 
-/// The aggregates among the functions of the templates.
-const AGGREGATES: &[&str] = &[
-    "approx_distinct",
-    "approx_percentile_cont",
-    "array_agg",
-    "avg",
-    "bool_and",
-    "count",
-    "count_of_rows",
-    "first_value",
-    "largest_values",
-    "last_value",
-    "max",
-    "min",
-    "mode",
-    "percentile_cont",
-    "regr_r2",
-    "regr_sxx",
-    "regr_syy",
-    "smallest_values",
-    "string_agg",
-    "value_at_share",
-    "value_at_share_from_largest",
-    "var_samp",
-];
-
 /// Functions of lists that are called with a lambda, in DataFusion or DuckDB.
 const LAMBDAS: [&str; 9] = [
     "any_match",
@@ -348,22 +318,12 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
             None => return Ok(None),
         },
     };
-    let mut filler = Filler {
-        args: &args,
-        clauses: Some(&clauses),
-        takes_clauses: clauses.is_empty(),
-        refused: false,
-    };
-    let expr = filler.fill(&template)?;
-    if filler.refused {
-        return Err(query(format!(
+    match filled_with(&template, &args, &clauses)? {
+        Filled::Whole(expr) => Ok(Some(*expr)),
+        Filled::OwnOrder => Err(query(format!(
             "{name} has an order of its own: it takes no ORDER BY"
-        )));
-    }
-    if filler.takes_clauses {
-        Ok(Some(expr))
-    } else {
-        Err(no_aggregate(function))
+        ))),
+        Filled::NoAggregate => Err(no_aggregate(function)),
     }
 }
 
@@ -668,174 +628,9 @@ pub(super) fn with_microseconds(pattern: &str) -> String {
     written
 }
 
-/// What a call has beside its arguments, for the aggregates that it stands for.
-struct Clauses<'a> {
-    written: &'a Function,
-    distinct: Option<DuplicateTreatment>,
-    order_by: &'a [OrderByExpr],
-}
-
-impl<'a> Clauses<'a> {
-    /// `None` where there are others, which are for the planner to judge.
-    fn of(function: &'a Function, list: &'a FunctionArgumentList) -> Option<Self> {
-        let order_by = match &*list.clauses {
-            [] => &*function.within_group,
-            [FunctionArgumentClause::OrderBy(order_by)] => order_by,
-            _ => return None,
-        };
-        Some(Self {
-            written: function,
-            distinct: list.duplicate_treatment,
-            order_by,
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.written.filter.is_none()
-            && self.written.over.is_none()
-            && self.written.null_treatment.is_none()
-            && self.distinct.is_none()
-            && self.order_by.is_empty()
-    }
-
-    /// Gives them to an aggregate; `false` where it has an order of its own.
-    fn give(&self, function: &mut Function) -> Result<bool> {
-        function.over.clone_from(&self.written.over);
-        function.null_treatment = self.written.null_treatment;
-        if let Some(filter) = &self.written.filter {
-            let filter = match function.filter.take() {
-                Some(own) => filled("(a1) AND (a2)", &[&own, filter])?,
-                None => (**filter).clone(),
-            };
-            function.filter = Some(Box::new(filter));
-        }
-        if let FunctionArguments::List(list) = &mut function.args {
-            list.duplicate_treatment = self.distinct;
-            if !self.order_by.is_empty() {
-                if !list.clauses.is_empty() {
-                    return Ok(false);
-                }
-                let order_by = FunctionArgumentClause::OrderBy(self.order_by.to_vec());
-                list.clauses.push(order_by);
-            }
-        }
-        Ok(true)
-    }
-}
-
-pub(super) fn plain_name(function: &Function) -> Option<String> {
-    match &*function.name.0 {
-        [part] => {
-            let name = part.as_ident()?;
-            name.quote_style
-                .is_none()
-                .then(|| name.value.to_ascii_lowercase())
-        }
-        _ => None,
-    }
-}
-
-/// The arguments of a call of the function `name`.
-pub(super) fn arguments_of<'a>(function: &'a Function, name: &str) -> Option<Vec<&'a Expr>> {
-    match &function.args {
-        FunctionArguments::List(list) if plain_name(function)? == name => {
-            list.args.iter().map(argument).collect()
-        }
-        _ => None,
-    }
-}
-
-pub(super) fn argument(arg: &FunctionArg) -> Option<&Expr> {
-    match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
-        _ => None,
-    }
-}
-
 fn is_wildcard(arg: &FunctionArg) -> bool {
     matches!(
         arg,
         FunctionArg::Unnamed(FunctionArgExpr::Wildcard | FunctionArgExpr::QualifiedWildcard(_))
     )
-}
-
-pub(super) fn text(value: &str) -> Expr {
-    Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
-}
-
-/// The text that a constant is.
-pub(super) fn text_of(expr: &Expr) -> Option<String> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text.clone()),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// A template with its arguments.
-pub(super) fn filled(template: &str, args: &[&Expr]) -> Result<Expr> {
-    let mut filler = Filler {
-        args,
-        clauses: None,
-        takes_clauses: true,
-        refused: false,
-    };
-    filler.fill(template)
-}
-
-/// Puts arguments in their places, and clauses to the aggregates of a template.
-struct Filler<'a> {
-    args: &'a [&'a Expr],
-    clauses: Option<&'a Clauses<'a>>,
-    /// Some aggregate has taken the clauses, or there are none.
-    takes_clauses: bool,
-    /// An aggregate has an order of its own.
-    refused: bool,
-}
-
-impl Filler<'_> {
-    fn fill(&mut self, template: &str) -> Result<Expr> {
-        let parser = Parser::new(&GenericDialect {}).try_with_sql(template);
-        let expr = parser.and_then(|mut parser| parser.parse_expr());
-        let mut expr = expr.map_err(|error| query(error.to_string()))?;
-        match walk_mut(&mut expr, self) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(expr),
-        }
-    }
-}
-
-impl VisitorMut for Filler<'_> {
-    type Break = Error;
-
-    // After what is inside, so that nothing inside an argument or a clause is taken for a place or an aggregate.
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        match expr {
-            Expr::Identifier(name) => {
-                if let Some(place) = name.value.strip_prefix('a')
-                    && let Ok(place) = place.parse::<usize>()
-                    && let Some(arg) = place.checked_sub(1).and_then(|at| self.args.get(at))
-                {
-                    *expr = (*arg).clone();
-                }
-            }
-            Expr::Function(function) => {
-                ordered_aggregates::keep_constants(function);
-                if let Some(clauses) = self.clauses
-                    && let Some(name) = plain_name(function)
-                    && AGGREGATES.contains(&&*name)
-                {
-                    self.takes_clauses = true;
-                    match clauses.give(function) {
-                        Ok(taken) => self.refused |= !taken,
-                        Err(error) => return ControlFlow::Break(error),
-                    }
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
 }

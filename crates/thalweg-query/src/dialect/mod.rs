@@ -4,6 +4,7 @@
 //! name is called by its expression as it was written; a function that is not known here is left alone.
 
 mod buckets;
+mod calls;
 mod functions;
 mod group_positions;
 pub(crate) mod operators;
@@ -11,6 +12,7 @@ mod ordered_aggregates;
 pub(crate) mod output_names;
 mod patterns;
 mod rows;
+mod templates;
 mod time_differences;
 mod time_formats;
 mod time_parts;
@@ -59,12 +61,12 @@ pub(crate) fn translate_condition(condition: &mut Expr) -> Result<()> {
 
 /// A constant of SQL with this text.
 pub(crate) fn text(value: &str) -> Expr {
-    functions::text(value)
+    calls::text(value)
 }
 
 /// The name of the function that a call is of, in small letters.
 pub(crate) fn function_name(call: &Function) -> Option<String> {
-    functions::plain_name(call)
+    calls::plain_name(call)
 }
 
 /// A call with a list of shares that was a parameter, as what it stands for.
@@ -243,7 +245,7 @@ impl VisitorMut for Translator {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let translated = match expr {
             Expr::Function(function) => {
-                ordered_aggregates::keep_constants(function);
+                templates::keep_constants(function);
                 windows::refuse(function).and_then(|()| functions::translated(function))
             }
             Expr::AtTimeZone {
@@ -275,7 +277,7 @@ impl VisitorMut for Translator {
             Expr::UnaryOp {
                 op: UnaryOperator::BitwiseNot,
                 expr,
-            } => functions::filled("(a1) XOR (-1)", &[expr]).map(Some),
+            } => templates::filled("(a1) XOR (-1)", &[expr]).map(Some),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => any_or_all(expr),
             Expr::SimilarTo { .. }
             | Expr::Like { .. }
@@ -323,7 +325,7 @@ fn fold_names(options: &mut WildcardAdditionalOptions) {
 /// Constants as other databases write them.
 fn constant(value: &Value) -> Result<Option<Expr>> {
     match value {
-        Value::UnicodeStringLiteral(text) => Ok(Some(functions::text(text))),
+        Value::UnicodeStringLiteral(text) => Ok(Some(calls::text(text))),
         Value::SingleQuotedByteStringLiteral(text) => {
             let bytes: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
             Err(unsupported(format!(
@@ -363,7 +365,7 @@ fn name_fields(root: &Expr, access: &mut [AccessExpr]) {
         match access {
             AccessExpr::Subscript(_) => is_name = false,
             AccessExpr::Dot(Expr::Identifier(name)) if !is_name => {
-                *access = AccessExpr::Dot(functions::text(&name.value));
+                *access = AccessExpr::Dot(calls::text(&name.value));
             }
             AccessExpr::Dot(_) => {}
         }

@@ -5,11 +5,12 @@
 //! Invariants: the value is that of the aggregate over the rows of the partition; a window with an order or a frame of its own is
 //! refused, as the value that an order decides cannot be had from the order of the window.
 
-use super::functions::{argument, filled};
+use super::calls::argument;
+use super::templates::filled;
 use crate::error::unsupported;
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident,
-    ObjectName, OrderByExpr, OrderByOptions, Value, WindowType,
+    ObjectName, OrderByOptions, WindowType,
 };
 use thalweg_table::Result;
 
@@ -66,25 +67,6 @@ pub(super) fn extreme(
         spec.partition_by.clone_from(partition_by);
     }
     Ok(Some(first))
-}
-
-/// Puts numbers that an aggregate is ordered by in brackets: bare ones the planner takes for positions of columns, and there is no SELECT
-/// that they could count.
-pub(super) fn keep_constants(call: &mut Function) {
-    let keep = |key: &mut OrderByExpr| {
-        if matches!(&key.expr, Expr::Value(constant) if matches!(constant.value, Value::Number(..)))
-        {
-            key.expr = Expr::Nested(Box::new(key.expr.clone()));
-        }
-    };
-    call.within_group.iter_mut().for_each(keep);
-    if let FunctionArguments::List(list) = &mut call.args {
-        for clause in &mut list.clauses {
-            if let FunctionArgumentClause::OrderBy(keys) = clause {
-                keys.iter_mut().for_each(keep);
-            }
-        }
-    }
 }
 
 /// The greatest or least values of a window, whose list is sorted behind the aggregate.

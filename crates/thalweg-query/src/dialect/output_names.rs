@@ -4,7 +4,7 @@
 //! in lower case; columns of equal names differ in a suffix behind [`MARK`], which nobody sees: [`visible`] takes it away
 //! from the result.
 
-use super::functions::filled;
+use super::templates::filled;
 use super::types;
 use crate::powers;
 use datafusion::common::SchemaError;

@@ -7,7 +7,8 @@
 //! Rejected: the regular expressions that DuckDB takes behind `SIMILAR TO`. There `%` stands for itself, and a pattern that people
 //! know from `LIKE` would match nothing.
 
-use super::functions::{filled, text, text_of};
+use super::calls::{text, text_of};
+use super::templates::filled;
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
 use thalweg_table::Result;

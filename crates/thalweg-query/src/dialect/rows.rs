@@ -4,7 +4,8 @@
 //! With each other by their first values that differ, and null where one of these is: to DataFusion, null is the smallest value of a row.
 //! IN and BETWEEN of rows are such comparisons.
 
-use super::functions::{arguments_of, filled};
+use super::calls::arguments_of;
+use super::templates::filled;
 use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, SetExpr, SetOperator, SetQuantifier, TableAlias,

@@ -2,7 +2,8 @@
 //!
 //! Invariant: `date_diff` counts the boundaries of a unit between two times, `date_sub` the whole units, as DuckDB does.
 
-use super::functions::{filled, text_of};
+use super::calls::text_of;
+use super::templates::filled;
 use crate::error::query;
 use datafusion_sql::sqlparser::ast::Expr;
 use thalweg_table::Result;

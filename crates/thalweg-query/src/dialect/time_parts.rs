@@ -2,7 +2,8 @@
 //!
 //! Invariant: a name that is not known here is left alone: DataFusion knows it, or refuses it.
 
-use super::functions::{filled, text, text_of};
+use super::calls::{text, text_of};
+use super::templates::filled;
 use datafusion_sql::sqlparser::ast::Expr;
 use thalweg_table::Result;
 

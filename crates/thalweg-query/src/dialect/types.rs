@@ -2,7 +2,8 @@
 //!
 //! Invariant: a type means the same in a cast, in front of a constant and in CREATE TABLE.
 
-use super::functions::{filled, text};
+use super::calls::text;
+use super::templates::filled;
 use crate::error::query;
 use crate::functions::time_texts::interval_in_units;
 use arrow::datatypes::DataType;

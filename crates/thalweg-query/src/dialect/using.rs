@@ -4,7 +4,7 @@
 //! a `FULL JOIN` of the one that is there. DataFusion takes the left side's for all of them, and knows no such column in `WHERE` and
 //! of three tables, so that the name alone is replaced by what it means. Where that cannot be told from the statement, the join is refused.
 
-use super::{functions, outside_queries};
+use super::{outside_queries, templates};
 use crate::error::unsupported;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
@@ -168,7 +168,7 @@ impl Joined {
                 Kind::Right => right,
                 Kind::Full => match (&left, &right) {
                     (Some(left), Some(right)) => {
-                        Some(functions::filled("coalesce(a1, a2)", &[left, right])?)
+                        Some(templates::filled("coalesce(a1, a2)", &[left, right])?)
                     }
                     _ => None,
                 },

@@ -5,7 +5,7 @@
 //! Invariant: behind this no window builds on another one, and none is called by a name that is known. As in PostgreSQL, a window
 //! takes the partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
 
-use super::functions::plain_name;
+use super::calls::plain_name;
 use super::outside_queries;
 use super::using::is_same;
 use crate::error::{query, unsupported};

@@ -14,8 +14,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
-/// The filter, projection, aggregate or window that the node is, with such parts below. Conditions of joins are left: they are drawn for
-/// pairs of rows. A filter or window that gets a projection above it goes through `rewrite` before.
+/// The filter, projection, aggregate or window that the node is, with such parts below. Conditions of joins other
+/// than INNER are left: they are drawn for pairs of rows. A filter or window that gets a projection above it goes through `rewrite` before.
 pub(super) fn below(
     plan: LogicalPlan,
     rewrite: impl Fn(LogicalPlan) -> Result<LogicalPlan>,

@@ -15,12 +15,12 @@ pub(crate) mod dates;
 pub(crate) mod dates_beside_numbers;
 pub(crate) mod decimals;
 mod drawn_once;
+mod drawn_pairs;
 pub(crate) mod empty_subqueries;
 mod float_keys;
 mod float_lists;
 pub(crate) mod group_keys;
 mod in_subqueries;
-mod joined_lists;
 pub(crate) mod keys_below;
 pub(crate) mod lengths;
 mod naive_time;
@@ -55,7 +55,7 @@ pub(crate) struct Meaning;
 impl AnalyzerRule for Meaning {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(rewrite_node)?.data;
-        computed_floats::settled(joined_lists::kept_apart_everywhere(plan)?)
+        computed_floats::settled(plan)
     }
 
     fn name(&self) -> &'static str {
@@ -74,6 +74,9 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(in_subqueries::three_valued)?
         .transform_data(time_orders::by_time)?
         .transform_data(|plan| {
+            drawn_pairs::of_rows_that_meet(plan, |join| rewrite_own(join).map(|done| done.data))
+        })?
+        .transform_data(|plan| {
             drawn_once::below(plan, |node| rewrite_own(node).map(|done| done.data))
         })?
         .transform_data(rewrite_own)
@@ -88,14 +91,18 @@ fn rewrite_own(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .transform_data(lengths::in_node)
 }
 
-fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &scan.source.schema(),
-        )?);
+/// The columns that the expressions of a node may name.
+pub(crate) fn schema_below(plan: &LogicalPlan) -> Result<DFSchema> {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
+        }
+        plan => Ok(merge_schema(&plan.inputs())),
     }
+}
+
+fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = schema_below(&plan)?;
     let names = NamePreserver::new(&plan);
     let is_condition = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
     plan.map_expressions(|expr| {
@@ -119,7 +126,6 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .transform_data(|expr| float_keys::compared(expr, schema))?
         .transform_data(|expr| Ok(carried_values::as_aggregate(expr)))?
         .transform_data(|expr| Ok(aggregate_orders::each_key_once(expr)))?
-        .transform_data(|expr| Ok(joined_lists::kept_apart(expr)))?
         .transform_data(|expr| Ok(casts::to_coarser(expr, schema)))?
         .transform_data(|expr| Ok(casts::to_time_of_day(expr, schema)))?
         .transform_data(|expr| Ok(casts::within_floats(expr, schema)))?

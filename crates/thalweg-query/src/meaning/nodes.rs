@@ -8,6 +8,14 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, Union};
 use datafusion::optimizer::utils::NamePreserver;
 
+/// Whether an expression is a subquery.
+pub(super) fn is_subquery(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
+    )
+}
+
 /// Whether a plan may have values of a type: in a column of its tables, as written, or cast to, or of one of these functions. Short
 /// statements have no time for more than this look.
 pub(super) fn holds(

@@ -4,7 +4,7 @@
 //! which costs them little; lists and texts would keep each value with its time, and take 15 and 100 times as long, so the
 //! table is read in one part for them, which comes in the order of time. Elsewhere, as over a join, the order is not defined.
 
-use crate::rules::stored;
+use crate::table::StoredTable;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::AggregateFunction;
@@ -37,7 +37,7 @@ pub(crate) fn wants_rows_in_time(aggregate: &Aggregate) -> bool {
 fn has_time(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => {
-            stored(scan).is_some_and(|table| table.definition().time_column().is_some())
+            StoredTable::of(scan).is_some_and(|table| table.definition().time_column().is_some())
         }
         LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) => {
             plan.inputs().into_iter().all(has_time)
@@ -105,7 +105,7 @@ fn needs_sorted_rows(call: &AggregateFunction) -> bool {
 fn time_of(plan: &LogicalPlan) -> Option<Column> {
     match plan {
         LogicalPlan::TableScan(scan) => {
-            let table = stored(scan)?;
+            let table = StoredTable::of(scan)?;
             let time = &table.definition().time_column()?.name;
             let column = Column::new(Some(scan.table_name.clone()), time);
             plan.schema().has_column(&column).then_some(column)

@@ -5,13 +5,16 @@
 //! true here for exactly the times for which it is true of instants; it is made without a cast of the column wherever
 //! the type of the column allows that.
 
+use super::nodes::is_subquery;
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, InList};
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
     Case, Cast, Expr, ExprSchemable, Operator, binary_expr, in_list, lit, not,
 };
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::sync::Arc;
 
 /// The comparison that `expr` is, in the unit of the times that are compared with constants.
@@ -33,11 +36,14 @@ fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Resul
     if !compares(op) {
         return Ok(None);
     }
-    if let (Some(times), Some(ns)) = (Times::of(left, schema)?, instant_ns(right)) {
+    if let Some(times) = Times::of(left, schema)?
+        && let Some(ns) = worked_out_ns(right)
+    {
         return Ok(times.compared(op, ns));
     }
-    if let (Some(op), Some(ns)) = (op.swap(), instant_ns(left))
+    if let Some(op) = op.swap()
         && let Some(times) = Times::of(right, schema)?
+        && let Some(ns) = worked_out_ns(left)
     {
         return Ok(times.compared(op, ns));
     }
@@ -117,14 +123,21 @@ fn listed(list: &InList, schema: &DFSchema) -> Result<Option<Expr>> {
     let Some(times) = Times::of(&list.expr, schema)? else {
         return Ok(None);
     };
-    let Some(instants) = list.list.iter().map(instant_ns).collect::<Option<Vec<_>>>() else {
+    let (nulls, items): (Vec<_>, Vec<_>) = list.list.iter().partition(|item| is_null(item));
+    let Some(instants) = { items.into_iter() }
+        .map(worked_out_ns)
+        .collect::<Option<Vec<_>>>()
+    else {
         return Ok(None);
     };
     let whole = instants.iter().filter(|ns| times.is_whole(**ns));
     let items = whole.map(|ns| times.step(*ns)).collect::<Option<Vec<_>>>();
-    let (Some(items), Some(first)) = (items, instants.first()) else {
+    let (Some(mut items), Some(first)) = (items, instants.first()) else {
         return Ok(None);
     };
+    if !nulls.is_empty() {
+        items.push(times.null());
+    }
     if items.is_empty() {
         // None of the items is a step of the column, the first as little as the others.
         let op = if list.negated {
@@ -229,6 +242,16 @@ impl Times {
         }))
     }
 
+    fn null(&self) -> Expr {
+        let zone = self.zone.clone();
+        lit(match self.unit {
+            TimeUnit::Second => ScalarValue::TimestampSecond(None, zone),
+            TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(None, zone),
+            TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(None, zone),
+            TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(None, zone),
+        })
+    }
+
     fn step_ns(&self) -> i128 {
         crate::pushdown::time::unit_ns(self.unit).into()
     }
@@ -315,6 +338,41 @@ fn is_constant(expr: &Expr) -> bool {
         Expr::Literal(..) => true,
         Expr::Cast(Cast { expr, .. }) => is_constant(expr),
         _ => false,
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(Cast { expr, .. }) => is_null(expr),
+        _ => false,
+    }
+}
+
+/// The instant that a constant stands for, or an expression of constants.
+fn worked_out_ns(expr: &Expr) -> Option<i128> {
+    if is_constant(expr) {
+        return instant_ns(expr);
+    }
+    let is_open = |part: &Expr| {
+        Ok(matches!(
+            part,
+            Expr::Column(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+                | Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+        ) || part.is_volatile_node()
+            || is_subquery(part))
+    };
+    if expr.exists(is_open).unwrap_or(true) {
+        return None;
+    }
+    // What fails, and what depends on the moment, as now(), is left to the statement when it runs.
+    let simplifier = ExprSimplifier::new(SimplifyContext::default());
+    match simplifier.simplify(expr.clone()) {
+        Ok(Expr::Literal(value, _)) => in_ns(&value),
+        _ => None,
     }
 }
 

@@ -12,7 +12,6 @@ use crate::table::StoredTable;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchemaRef, Result, internal_err};
-use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, Extension, LogicalPlan, TableScan, UserDefinedLogicalNodeCore,
@@ -78,7 +77,7 @@ impl AggregateNode {
     /// What does the work of `aggregate`, if the table can.
     fn replace(aggregate: &Aggregate) -> Option<Self> {
         let scan = scan_below(&aggregate.input)?;
-        let table = stored_table(scan)?;
+        let table = Arc::new(StoredTable::of(scan)?);
         let definition = table.definition();
         let time = definition
             .time_column()
@@ -145,13 +144,6 @@ fn scan_below(plan: &LogicalPlan) -> Option<&TableScan> {
         LogicalPlan::SubqueryAlias(alias) => scan_below(&alias.input),
         _ => None,
     }
-}
-
-fn stored_table(scan: &TableScan) -> Option<Arc<StoredTable>> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    provider
-        .downcast_ref::<StoredTable>()
-        .map(|table| Arc::new(table.clone()))
 }
 
 /// The output that does the work of one aggregate function; `columns` grows by what it needs.

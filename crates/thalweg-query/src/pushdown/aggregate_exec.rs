@@ -7,7 +7,7 @@ use super::finish::{Output, finish, group_values};
 use super::time::keys_of;
 use crate::error::{of_table, to_datafusion};
 use crate::metrics::Taken;
-use crate::session::StatementSession;
+use crate::table::StatementTables;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
@@ -54,7 +54,7 @@ impl ExtensionPlanner for AggregatePlanner {
         let Some(node) = node.as_any().downcast_ref::<AggregateNode>() else {
             return Ok(None);
         };
-        let view = StatementSession::of(session)?.view_of(&node.table)?;
+        let view = StatementTables::of(session)?.view_of(&node.table)?;
         let keys = match node.table.definition().time_column() {
             Some(time) => keys_of(&node.conditions, &time.data_type)?,
             None => thalweg_table::KeyRange::ALL,

@@ -7,8 +7,8 @@ use super::comparison::{Comparison, both, comparisons};
 use super::time::integer;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Cast, Expr};
+use datafusion::logical_expr::expr::{BinaryExpr, InList};
+use datafusion::logical_expr::{Cast, Expr, Operator};
 use std::sync::Arc;
 use thalweg_table::{ColumnRange, ValueRange};
 
@@ -19,6 +19,18 @@ const EXACT_IN_F64: f64 = 9_007_199_254_740_992.0;
 pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
     if let Some((left, right)) = both(filter) {
         return may_prune(left, schema) || may_prune(right, schema);
+    }
+    if let Some(values) = either(filter) {
+        let column = |part: &Expr| match part {
+            Expr::InList(list) => column_of(&list.expr, schema),
+            part => comparisons(part)
+                .into_iter()
+                .find_map(|(left, _, right)| column_of(left, schema).or(column_of(right, schema))),
+        };
+        let first = values.first().and_then(|part| column(part));
+        return values
+            .iter()
+            .all(|part| column(part) == first && may_prune(part, schema));
     }
     let has_column = |expr: &Expr| column_of(expr, schema).is_some();
     // Others are changed by a later pass of the optimizer: `k = k` is `k IS NOT NULL`.
@@ -44,6 +56,9 @@ pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<Colu
         column_ranges(left, schema, found);
         column_ranges(right, schema, found);
     }
+    if let Some(values) = either(filter) {
+        found.extend(united(&values, schema));
+    }
     for (left, comparison, right) in comparisons(filter) {
         let range = compared(left, comparison, right, schema)
             .or_else(|| compared(right, comparison.turned(), left, schema));
@@ -57,6 +72,41 @@ pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<Colu
     {
         found.extend(listed(expr, list, schema));
     }
+}
+
+/// The parts of a chain of OR, if all of them are lists or comparisons by `=`, as those that the optimizer makes of short lists.
+fn either(filter: &Expr) -> Option<Vec<&Expr>> {
+    let (mut open, mut values) = (vec![filter], Vec::new());
+    while let Some(part) = open.pop() {
+        match part {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Or => {
+                open.extend([&**left, &**right]);
+            }
+            Expr::BinaryExpr(BinaryExpr { op, .. }) if *op == Operator::Eq => values.push(part),
+            Expr::InList(list) if !list.negated => values.push(part),
+            _ => return None,
+        }
+    }
+    (values.len() > 1).then_some(values)
+}
+
+/// The range of the one column that all of these lists and comparisons are about.
+fn united(values: &[&Expr], schema: &Schema) -> Option<ColumnRange> {
+    let mut all: Option<ColumnRange> = None;
+    let mut of_part = Vec::new();
+    for part in values {
+        column_ranges(part, schema, &mut of_part);
+        let range = of_part.pop()?;
+        all = Some(match all {
+            None => range,
+            Some(all) if all.column == range.column => ColumnRange {
+                column: all.column,
+                range: span(all.range, range.range)?,
+            },
+            Some(_) => return None,
+        });
+    }
+    all
 }
 
 /// The column that `expr` is, or widens to floats, and its type.
@@ -328,6 +378,28 @@ mod tests {
         );
         let listed = col("i").in_list(vec![lit(9_i32), lit(2_i32), lit(4_i32)], false);
         assert_eq!(ranges(&listed), [(0, ValueRange::Int(Some(2), Some(9)))]);
+    }
+
+    #[test]
+    fn values_of_one_column_have_a_range() {
+        let is = |column: &str, value: i32| col(column).eq(lit(value));
+        let range = [(0, ValueRange::Int(Some(2), Some(9)))];
+        assert_eq!(ranges(&is("i", 9).or(is("i", 2)).or(is("i", 4))), range);
+        let listed = col("i").in_list(vec![lit(2_i32), lit(4_i32)], false);
+        assert_eq!(ranges(&listed.or(lit(9_i32).eq(col("i")))), range);
+        assert_eq!(
+            ranges(&is("i", 9).or(is("i", 2)).and(is("i", 4))),
+            [range[0].clone(), (0, ValueRange::Int(Some(4), Some(4)))]
+        );
+        for open in [
+            is("i", 9).or(col("u").eq(lit(2_u64))),
+            is("i", 9).or(col("i").gt(lit(2_i32))),
+            is("i", 9).or(col("i").eq(lit(ScalarValue::Int32(None)))),
+            is("i", 9).or(col("i").eq(col("i"))),
+            is("i", 9).or(col("i").in_list(vec![lit(2_i32)], true)),
+        ] {
+            assert_eq!(ranges(&open), [], "{open}");
+        }
     }
 
     #[test]

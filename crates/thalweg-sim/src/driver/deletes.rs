@@ -87,6 +87,37 @@ pub fn rows_to_delete(
     Ok(found)
 }
 
+/// The commit that deletes the rows with keys of a range, and their values.
+pub fn range_to_delete(
+    toy: &Toy,
+    state: &TableSnapshot,
+    keys: std::ops::RangeInclusive<i64>,
+) -> Result<(Commit, BTreeSet<i64>)> {
+    let mut found = rows_to_delete(toy, state, |row| keys.contains(&row.0))?;
+    let runs = state.tree.runs_within(keys, &**toy.kernel.store())?;
+    let is_in_run = |item: &ItemMask| runs.iter().any(|run| run.contains(item.name.key));
+    found.edit.items.retain(|item| !is_in_run(item));
+    let mut commit = Commit {
+        runs_of: vec![state.clone()],
+        ..Commit::default()
+    };
+    if !runs.is_empty() {
+        let hidden = |run| state.masks().map_or(0, |masks| masks.rows_of_run(run));
+        let left_out = runs.iter().map(hidden).sum();
+        let rows: u64 = runs.iter().map(|run| run.rows).sum();
+        commit.edits.push(Edit::Replace(ReplaceEdit {
+            left_out,
+            deleted: rows - left_out,
+            orders: vec![OrderReplace::of_runs(0, runs)],
+            ..ReplaceEdit::of_orders(state.id)
+        }));
+    }
+    if !(found.edit.items.is_empty() && found.edit.parts.is_empty()) {
+        commit.masks.push(found.edit);
+    }
+    Ok((commit, found.values))
+}
+
 impl Driver {
     /// Deletes the rows of a table whose values `is_hit` takes, by one commit that hides them.
     pub fn delete(&mut self, name: &str, is_hit: impl Fn(&Row) -> bool) {
@@ -109,6 +140,26 @@ impl Driver {
             ..Commit::default()
         };
         let effect = Effect::Delete(name.to_owned(), found.values);
+        self.commit(effect, commit, Durability::Disk);
+    }
+
+    /// Deletes all rows of a table with keys of a range, by one commit: items as runs, and rows of others by masks.
+    pub fn delete_range(&mut self, name: &str, keys: std::ops::RangeInclusive<i64>) {
+        let (Some(table), Some(toy)) = (self.table(name), &self.toy) else {
+            return;
+        };
+        let state = toy
+            .kernel
+            .snapshot()
+            .and_then(|snapshot| snapshot.table(table).ok_or_else(|| gone(table)));
+        let found = state.and_then(|state| range_to_delete(toy, &state, keys));
+        let (commit, values) = match found {
+            Ok((_, values)) if values.is_empty() => return,
+            Ok(found) => found,
+            Err(e) if self.faulty => return drop::<Error>(e),
+            Err(e) => panic!("looking for a range to delete: {e:?}"),
+        };
+        let effect = Effect::Delete(name.to_owned(), values);
         self.commit(effect, commit, Durability::Disk);
     }
 

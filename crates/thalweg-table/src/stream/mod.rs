@@ -5,6 +5,7 @@
 //! are equal, whatever order the rows came in.
 
 mod blocks;
+mod delete;
 mod encoder;
 mod maintain;
 mod overlaps;
@@ -13,6 +14,7 @@ mod sizes;
 mod stats;
 mod write;
 
+pub(crate) use delete::delete_range;
 pub(crate) use encoder::StreamEncoder;
 pub(crate) use maintain::maintain;
 pub(crate) use read::{partitions, scan};

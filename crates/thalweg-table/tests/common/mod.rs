@@ -100,6 +100,11 @@ pub(crate) enum Operation {
         one_in: u8,
         whole: bool,
     },
+    /// All rows with times between these.
+    DeleteRange {
+        from: u8,
+        to: u8,
+    },
     Addresses,
 }
 
@@ -140,6 +145,7 @@ pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<
     let more = prop_oneof![
         4 => (any::<u8>(), any::<u8>(), 1_u8..6, any::<bool>())
             .prop_map(|(from, to, one_in, whole)| Operation::Delete { from, to, one_in, whole }),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::DeleteRange { from, to }),
         1 => Just(Operation::Maintain),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::Pruned { from, to }),
         1 => Just(Operation::Addresses),
@@ -449,6 +455,20 @@ impl Trial {
                 let victims: BTreeSet<u64> =
                     rows.iter().filter(hit).map(|row| row.number).collect();
                 deletes::delete(&self.table.view().unwrap(), &victims, *whole);
+                self.model.rows.retain(|row| !victims.contains(&row.number));
+                let view = self.table.view().unwrap();
+                assert_eq!(view.row_count(), self.model.rows.len() as u64);
+            }
+            Operation::DeleteRange { from, to } => {
+                let keys = self.model.range(*from, *to);
+                let victims: BTreeSet<u64> = self
+                    .model
+                    .sorted(keys)
+                    .iter()
+                    .map(|row| row.number)
+                    .collect();
+                let deleted = self.table.delete_range(keys, Some(Durability::Process));
+                assert_eq!(deleted.unwrap(), victims.len() as u64);
                 self.model.rows.retain(|row| !victims.contains(&row.number));
                 let view = self.table.view().unwrap();
                 assert_eq!(view.row_count(), self.model.rows.len() as u64);

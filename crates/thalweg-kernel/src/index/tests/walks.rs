@@ -150,7 +150,14 @@ fn a_difference_opens_the_pages_on_the_paths_to_what_changed() {
 fn changes_that_wait_for_a_page_end_walks() {
     let (disk, tree, _) = appended(40);
     let cause = Error::corruption("page", "cannot be read");
-    let waiting = tree.defer(CommitNo(99), &[], vec![block(50, 0, 1, 1)], cause);
+    let waiting = tree.defer(
+        CommitNo(99),
+        Waiting {
+            added: vec![block(50, 0, 1, 1)],
+            ..Waiting::default()
+        },
+        cause,
+    );
     assert!(waiting.nearest(&disk).next(|_| Some(0.0)).is_err());
     assert!(tree.difference(&waiting, &disk).next().unwrap().is_err());
     assert!(waiting.difference(&tree, &disk).next().unwrap().is_err());

@@ -1,0 +1,314 @@
+//! Deleting all rows of a stream with keys of a range.
+//!
+//! Invariants
+//! - What is deleted are the rows of one snapshot, by one commit; where another one came in between that it cannot stand beside,
+//!   it is planned anew from a newer snapshot.
+//! - Only what lies at the borders of the range is read: items that lie in it leave as runs, blocks of a fragment that sticks out
+//!   of it are hidden as a whole, and of blocks that stick out themselves the keys are read.
+//! - What is hidden already is not hidden again: the rows that a call reports are those that it has deleted.
+
+use crate::deleted_rows::Block;
+use crate::range::KeyRange;
+use crate::reader::{Reader, zeros};
+use crate::rows::RowsDecoder;
+use crate::table::{Table, TableView};
+use crate::time::order_keys;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_kernel::index::{Entry, ItemName, Place, Step};
+use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
+use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
+use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, OpenRows, Result};
+
+/// Attempts that may lose a race against another commit, and those after which maintenance waits.
+const MOST_CONFLICTS: u32 = 64;
+const CONFLICTS_BESIDE_MAINTENANCE: u32 = 3;
+
+/// Deletes the rows with keys of a range; returns how many there were.
+pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
+    if keys.is_empty() {
+        return Ok(0);
+    }
+    let engine = table.engine();
+    let (mut conflicts, mut has_encoded) = (0, false);
+    let mut maintenance = None;
+    loop {
+        // Else it could replace blocks of the range again and again.
+        if conflicts >= CONFLICTS_BESIDE_MAINTENANCE && maintenance.is_none() {
+            let closed = engine.closed();
+            maintenance = engine.maintenance().wait(&|| closed.check().is_ok());
+        }
+        let view = table.view()?;
+        let plan = Deletion::plan(&view, keys).map_err(|e| table.name_error(e))?;
+        let rows = plan.rows;
+        let Some(commit) = plan.into_commit(&view) else {
+            return Ok(0);
+        };
+        match engine.kernel().commit(commit, durability) {
+            Ok(_) => return Ok(rows),
+            Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
+                conflicts += 1;
+            }
+            // The masks of very many small commits whose rows are open do not fit one frame.
+            Err(e) if e.kind() == ErrorKind::Limit && !has_encoded => {
+                has_encoded = true;
+                engine.kernel().encode_open_rows(table.id())?;
+            }
+            Err(e) => return Err(table.name_error(e)),
+        }
+    }
+}
+
+/// The runs and masks of one deletion, as planned from a snapshot.
+struct Deletion {
+    removed: ReplaceEdit,
+    masks: MaskEdit,
+    rows: u64,
+}
+
+impl Deletion {
+    fn plan(view: &TableView, keys: KeyRange) -> Result<Self> {
+        let (table, store) = (view.snapshot(), view.engine().kernel().store());
+        let runs = table.tree.runs_within(keys.first..=keys.last, &**store)?;
+        let of_runs: u64 = runs.iter().map(|run| run.rows).sum();
+        let hidden = table.masks().map_or(0, |masks| {
+            runs.iter().map(|run| masks.rows_of_run(run)).sum()
+        });
+        let (items, parts) = (border_items(view, keys)?, open_parts(view, keys)?);
+        let of_items: u64 = items.iter().map(|item| item.newly).sum();
+        let of_parts: u64 = { parts.iter() }
+            .map(|part| u64::from(part.positions.rows()))
+            .sum();
+        let removed = ReplaceEdit {
+            left_out: hidden,
+            deleted: of_runs - hidden,
+            orders: vec![OrderReplace::of_runs(0, runs)],
+            ..ReplaceEdit::of_orders(table.id)
+        };
+        Ok(Self {
+            rows: removed.deleted + of_items + of_parts,
+            removed,
+            masks: MaskEdit {
+                table: table.id,
+                items,
+                parts,
+            },
+        })
+    }
+
+    /// `None`: there is nothing to be deleted.
+    fn into_commit(self, view: &TableView) -> Option<Commit> {
+        if self.rows == 0 {
+            return None;
+        }
+        let mut commit = Commit {
+            runs_of: vec![view.snapshot().clone()],
+            ..Commit::default()
+        };
+        if self.removed.deleted > 0 {
+            commit.edits.push(Edit::Replace(self.removed));
+        }
+        if !(self.masks.items.is_empty() && self.masks.parts.is_empty()) {
+            commit.masks.push(self.masks);
+        }
+        Some(commit)
+    }
+}
+
+/// An item that sticks out of the range.
+#[derive(Default)]
+struct BorderItem {
+    rows: u64,
+    newly: u64,
+    masks: Vec<(u32, BlockMask)>,
+}
+
+impl BorderItem {
+    /// Hides some blocks as a whole.
+    fn hide_blocks(&mut self, rank: u32, blocks: u32, rows: u64, newly: u64) {
+        self.newly += newly;
+        if let Some((first, BlockMask::Blocks { further, rows: all })) = self.masks.last_mut()
+            && *first + *further + 1 == rank
+        {
+            *further += blocks;
+            *all += rows;
+            return;
+        }
+        let further = blocks - 1;
+        self.masks.push((rank, BlockMask::Blocks { further, rows }));
+    }
+}
+
+/// Masks of items that lie partly in the range.
+fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
+    let (table, store) = (view.snapshot(), view.engine().kernel().store());
+    let reader = Reader::new(view, Some(&[]), keys)?;
+    let is_whole = |entry: &Entry| keys.covers(entry.key_min, entry.key_max);
+    let is_item = |entry: &Entry, place: &Place| place.item == ItemName::of(entry);
+    let mut items: BTreeMap<ItemName, BorderItem> = BTreeMap::new();
+    let mut walk = table
+        .tree
+        .walk(Some(keys.first..=keys.last), Arc::clone(store));
+    while let Some(entry) = walk.next_at(|entry, place| {
+        let Some(place) = place else {
+            // Its items leave by runs.
+            return if is_whole(entry) {
+                Step::Skip
+            } else {
+                Step::Descend
+            };
+        };
+        if is_item(entry, &place) {
+            if is_whole(entry) {
+                return Step::Skip;
+            }
+            items.entry(place.item).or_default().rows = entry.rows;
+        }
+        let hides = table.hides_below(entry, Some(&place));
+        match is_whole(entry) && !hides {
+            true => Step::Take,
+            false => Step::Descend,
+        }
+    })? {
+        let Some(place) = walk.place() else { continue };
+        let too_many = || {
+            Error::new(
+                ErrorKind::Limit,
+                "a file has more blocks than masks can name",
+            )
+        };
+        let rank = u32::try_from(place.rank).map_err(|_| too_many())?;
+        let blocks = u32::try_from(entry.blocks).map_err(|_| too_many())?;
+        let item = items.entry(place.item).or_default();
+        let block = Block::found(table, entry, Some(place));
+        let hidden = match table.hidden_at(&place) {
+            None => None,
+            Some(BlockMask::Blocks { .. }) => continue,
+            Some(BlockMask::Rows(_)) => block.hidden(table)?,
+        };
+        let entry = &block.entry;
+        if is_whole(entry) && !is_item(entry, &place) {
+            let newly = entry.rows - hidden.map_or(0, |hidden| u64::from(hidden.rows()));
+            if newly > 0 {
+                item.hide_blocks(rank, blocks, entry.rows, newly);
+            }
+            continue;
+        }
+        let found = reader.block_keys(entry)?;
+        if let Some(positions) = positions(&found, keys, hidden) {
+            item.newly += u64::from(positions.rows());
+            item.masks.push((rank, BlockMask::Rows(positions)));
+        }
+    }
+    let masks = items.into_iter().filter(|(_, item)| item.newly > 0);
+    let masks = masks.map(|(name, item)| {
+        let list = MaskList::of(item.masks);
+        let list = list.map_err(|what| Error::new(ErrorKind::Invalid, what))?;
+        Ok(ItemMask {
+            name,
+            rows: item.rows,
+            newly: item.newly,
+            masks: list,
+        })
+    });
+    masks.collect()
+}
+
+/// Masks of open rows, which are in no block yet.
+fn open_parts(view: &TableView, keys: KeyRange) -> Result<Vec<PartMask>> {
+    let table = view.snapshot();
+    let mut parts = Vec::new();
+    for open in table.open_rows() {
+        let (first, last) = (open.part.key_min, open.part.key_max);
+        if keys.intersect(KeyRange { first, last }).is_empty() {
+            continue;
+        }
+        let hidden = table.hidden_in(open);
+        let positions = match keys.covers(first, last) {
+            true => not_hidden(std::iter::once(0..open.part.rows), hidden),
+            false => positions(&open_keys(view, open)?, keys, hidden),
+        };
+        parts.extend(positions.map(|positions| PartMask {
+            commit: open.commit,
+            part: open.number,
+            rows: open.part.rows,
+            positions,
+        }));
+    }
+    parts.sort_unstable_by_key(|part| (part.commit, part.part));
+    Ok(parts)
+}
+
+fn open_keys(view: &TableView, open: &OpenRows) -> Result<arrow_buffer::ScalarBuffer<i64>> {
+    let Some(time) = view.definition().time() else {
+        return Ok(zeros(open.part.rows as usize));
+    };
+    let mut decoder = RowsDecoder::new(view.definition(), Some(&[time]))?;
+    decoder.push(&open.part.payload)?;
+    order_keys(decoder.finish()?.column(0))
+}
+
+/// The positions of the keys that are in the range, without those that are hidden already.
+fn positions(found: &[i64], keys: KeyRange, hidden: Option<&Positions>) -> Option<Positions> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for (at, _) in (0_u32..).zip(found).filter(|(_, key)| keys.contains(**key)) {
+        match runs.last_mut() {
+            Some(run) if run.end == at => run.end += 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    not_hidden(runs.into_iter(), hidden)
+}
+
+/// Runs of positions that ascend, without those that are hidden already; `None`: nothing is left.
+fn not_hidden(
+    runs: impl Iterator<Item = Range<u32>>,
+    hidden: Option<&Positions>,
+) -> Option<Positions> {
+    let mut left = Vec::new();
+    let hidden = hidden.into_iter().flat_map(Positions::runs);
+    let mut hidden = hidden.peekable();
+    for mut run in runs {
+        while let Some(other) = hidden.peek().filter(|other| other.start < run.end) {
+            if other.start > run.start {
+                left.push(run.start..other.start);
+            }
+            run.start = run.start.max(other.end);
+            if other.end > run.end {
+                break;
+            }
+            hidden.next();
+        }
+        if run.start < run.end {
+            left.push(run);
+        }
+    }
+    (!left.is_empty()).then(|| Positions::of_runs(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn what_is_hidden_is_not_hidden_again(
+            found in vec(0_i64..10, 0..80),
+            hidden in btree_set(0_u32..80, 0..40),
+            first in 0_i64..10,
+            length in 0_i64..10,
+        ) {
+            let keys = KeyRange { first, last: first + length };
+            let hits = (0_u32..).zip(&found).filter(|(_, key)| keys.contains(**key));
+            let wanted: BTreeSet<u32> = hits.map(|(at, _)| at).filter(|at| !hidden.contains(at)).collect();
+            let hidden = (!hidden.is_empty()).then(|| Positions::of_rows(hidden));
+            let positions = positions(&found, keys, hidden.as_ref());
+            let found: BTreeSet<u32> = positions.iter().flat_map(Positions::iter).collect();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+}
