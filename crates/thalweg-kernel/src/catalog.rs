@@ -213,7 +213,7 @@ mod tests {
             definition_version: 1,
             created: CommitNo(1),
             tree: Tree::empty(TableId(id)),
-            uses: None,
+            uses: crate::file_uses::OrderUses::Unknown,
             orders: None,
             masks: None,
             open: OpenList::default(),

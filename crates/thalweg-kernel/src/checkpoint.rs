@@ -38,7 +38,7 @@ use crate::change::{get_names, get_rows, put_names, put_rows};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::fields::{Fields, PutFields, len_u32};
-use crate::file_uses::{FileUse, KnownUses, Uses, get_uses, put_uses};
+use crate::file_uses::{FileUse, OrderUses, Uses, put_uses};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, ItemRun, Pending, Tree, WrittenPages};
@@ -208,8 +208,7 @@ fn put_table(
     let open = masks.filter(|masks| masks.has_open());
     let what_else = orders | items.map_or(0, |_| HAS_MASKS) | open.map_or(0, |_| HAS_OPEN_MASKS);
     out.put_u8(what_else);
-    let uses = table.uses.as_deref();
-    put_tree((table.id, 0), (&table.tree, uses), written, out)?;
+    put_tree((table.id, 0), (&table.tree, &table.uses), written, out)?;
     if let Some(orders) = &table.orders {
         put_orders(table.id, orders, written, out)?;
     }
@@ -241,15 +240,18 @@ fn put_table(
 /// Writes the root of an order, what waits for a page of it, and the uses of files below the root.
 fn put_tree(
     place: (TableId, u32),
-    (tree, known): (&Tree, Option<&KnownUses>),
+    (tree, uses): (&Tree, &OrderUses),
     written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    let known;
     let (root, uses): (_, Option<&[FileUse]>) = match written.get(&place) {
         Some(written) => (written.pages.root().cloned(), written.uses.as_deref()),
         None => {
-            let known = known.filter(|known| known.is_of(tree));
-            (tree.root_entry(), known.map(KnownUses::uses))
+            // Lists of a checkpoint are checked by now: no writer stores a wrong one.
+            known = uses.known().ok().flatten();
+            let known = known.as_ref().filter(|known| known.is_of(tree));
+            (tree.root_entry(), known.map(|known| known.uses()))
         }
     };
     put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
@@ -262,7 +264,7 @@ fn put_tree(
     })
 }
 
-fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<(Tree, Option<Arc<KnownUses>>)> {
+fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<(Tree, OrderUses)> {
     let wrong = |what: &str| Error::corruption("checkpoint", what);
     let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
     let (root, None) = (roots.next(), roots.next()) else {
@@ -272,9 +274,8 @@ fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<(Tree, Option<Arc<K
         return Err(wrong("the root of an index is a block or a fragment"));
     }
     let pending = get_pending(wire.bytes()?, table)?;
-    let uses = get_uses(wire.bytes()?, root.as_ref()).map_err(wrong)?;
     let tree = Tree::from_root(table, root);
-    let uses = uses.map(|uses| KnownUses::of_root(&tree, uses));
+    let uses = OrderUses::stored(&tree, wire.bytes()?);
     Ok((tree.with_pending(pending), uses))
 }
 
@@ -291,8 +292,7 @@ fn put_orders(
         out.put_u32(order.id);
         let state = if order.is_on { ORDER_ON } else { ORDER_OFF };
         out.extend_from_slice(&[KIND_INDEX, state, 0, 0]);
-        let uses = order.uses.as_deref();
-        put_tree((table, order.id), (&order.tree, uses), written, out)?;
+        put_tree((table, order.id), (&order.tree, &order.uses), written, out)?;
         order.coverage.put(out);
     }
     Ok(())

@@ -33,6 +33,12 @@ pub(crate) type Uses = Vec<FileUse>;
 /// What is longer is not stored beside a root, and found by a walk again: about 130,000 files.
 const MOST_STORED_BYTES: usize = 1 << 20;
 
+/// About what one file takes in a list.
+const BYTES_OF_ONE_FILE: u64 = 8;
+
+/// A list of few files is in what a table and a checkpoint may take more than estimated.
+const BYTES_OF_FEW: u64 = 256 * BYTES_OF_ONE_FILE;
+
 /// The uses of one tree of an order.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownUses {
@@ -50,16 +56,11 @@ impl KnownUses {
     }
 
     /// Of the tree below a root page, on disk as a whole.
-    pub(crate) fn of_root(tree: &Tree, uses: Uses) -> Arc<Self> {
-        Arc::new(Self {
+    fn of_root(tree: &Tree, uses: Uses) -> Self {
+        Self {
             tree: tree.clone(),
             uses: uses.into_boxed_slice(),
-        })
-    }
-
-    /// Of an order that is made.
-    pub(crate) fn of_nothing(table: TableId) -> Arc<Self> {
-        Self::of_root(&Tree::empty(table), Uses::new())
+        }
     }
 
     pub(crate) fn uses(&self) -> &[FileUse] {
@@ -77,6 +78,105 @@ impl KnownUses {
         let mut changes = Changes::default();
         changes.add_difference(&self.tree, &newer.without_pending(), loader)?;
         Ok(changes)
+    }
+}
+
+/// What is known of the uses of an order.
+#[derive(Clone, Debug)]
+pub(crate) enum OrderUses {
+    /// Nothing: whoever needs them walks through the tree.
+    Unknown,
+    /// They were found, or decoded and checked.
+    Known(Arc<KnownUses>),
+    /// A checkpoint has them. Opening neither decodes nor checks them: there may be very many tables.
+    Stored(StoredUses),
+}
+
+/// The list that a checkpoint has beside a root page.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredUses {
+    /// The tree below the root page.
+    tree: Tree,
+    list: ListBytes,
+}
+
+/// The bytes of a list. Those of a few files, as most tables have them, take no allocation. Rejected: a slice of the checkpoint, all
+/// of which would stay in memory with it.
+#[derive(Clone, Debug)]
+enum ListBytes {
+    Short(u8, [u8; SHORT_LIST_BYTES]),
+    Long(Arc<[u8]>),
+}
+
+const SHORT_LIST_BYTES: usize = 22;
+
+impl ListBytes {
+    fn new(list: &[u8]) -> Self {
+        let mut short = [0; SHORT_LIST_BYTES];
+        match (u8::try_from(list.len()), short.get_mut(..list.len())) {
+            (Ok(length), Some(bytes)) => {
+                bytes.copy_from_slice(list);
+                Self::Short(length, short)
+            }
+            _ => Self::Long(list.into()),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(length, short) => &short[..usize::from(*length)],
+            Self::Long(list) => list,
+        }
+    }
+}
+
+impl OrderUses {
+    /// Of an order that is made.
+    pub(crate) fn of_nothing(table: TableId) -> Self {
+        Self::stored(&Tree::empty(table), &[])
+    }
+
+    /// The list that a checkpoint has beside the root of a tree.
+    pub(crate) fn stored(tree: &Tree, list: &[u8]) -> Self {
+        if list.is_empty() && !tree.is_empty() {
+            return Self::Unknown;
+        }
+        Self::Stored(StoredUses {
+            tree: tree.clone(),
+            list: ListBytes::new(list),
+        })
+    }
+
+    /// The uses, decoded and checked; `None`: they are not known.
+    ///
+    /// # Errors
+    /// When a list that is stored cannot be that of the tree below its root.
+    pub(crate) fn known(&self) -> Parsed<Option<Cow<'_, KnownUses>>> {
+        match self {
+            Self::Unknown => Ok(None),
+            Self::Known(known) => Ok(Some(Cow::Borrowed(known))),
+            Self::Stored(StoredUses { tree, list }) => {
+                let uses = get_uses(list.bytes(), tree.root_entry().as_ref())?;
+                Ok(uses.map(|uses| Cow::Owned(KnownUses::of_root(tree, uses))))
+            }
+        }
+    }
+
+    /// About as many bytes as they take in a checkpoint beyond those of a few files.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Known(known) => {
+                (known.uses().len() as u64 * BYTES_OF_ONE_FILE).saturating_sub(BYTES_OF_FEW)
+            }
+            Self::Stored(stored) => (stored.list.bytes().len() as u64).saturating_sub(BYTES_OF_FEW),
+        }
+    }
+}
+
+impl From<Option<Arc<KnownUses>>> for OrderUses {
+    fn from(known: Option<Arc<KnownUses>>) -> Self {
+        known.map_or(Self::Unknown, Self::Known)
     }
 }
 
@@ -195,14 +295,6 @@ impl Changes {
         })
         .collect()
     }
-}
-
-/// About as many bytes as uses take in a checkpoint, which is some eight for each file. Those of few files are in what a table and
-/// a checkpoint may take more than estimated.
-pub(crate) fn stored_bytes(uses: &[FileUse]) -> u64 {
-    const FEW: usize = 256;
-    const BYTES_OF_ONE: u64 = 8;
-    uses.len().saturating_sub(FEW) as u64 * BYTES_OF_ONE
 }
 
 /// Writes the uses of the tree below a root page; nothing if they are not known, or too many.

@@ -503,10 +503,10 @@ fn live_files(snapshot: &Snapshot, writer: &Writer) -> Result<Needed> {
         let trees = { table.trees() }.filter(|(_, tree)| !tree.is_empty());
         for (order, tree) in trees {
             let place = (table.id, order);
-            let known = table.known_uses(order).map(|known| &**known);
+            let known = table.known_uses(order);
             // As it is now: pages of it may be written meanwhile.
             let tree = tree.frozen();
-            match uses_of(known, &tree, &*writer.store) {
+            match uses_of(known.as_deref(), &tree, &*writer.store) {
                 Ok(found) => {
                     needed.add(place, &found);
                     if let Found::Walked(uses) = found {

@@ -10,7 +10,7 @@
 use crate::bases::Bases;
 use crate::block::{self, ROWS_ORDER};
 use crate::error::{Error, ErrorKind, Result};
-use crate::file_uses::found_in;
+use crate::file_uses::{KnownUses, OrderUses, found_in};
 use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, ItemName, Page, Place, Step, Tree, check_page};
@@ -345,19 +345,12 @@ impl Check<'_> {
 
     /// Whether what is known of the uses of files is what a walk finds.
     fn uses(&mut self, table: &TableSnapshot, order: u32, tree: &Tree) {
-        let Some(known) = table.known_uses(order) else {
-            return;
+        let are_right = match table.uses_of(order).map(OrderUses::known) {
+            None | Some(Ok(None)) => true,
+            Some(Ok(Some(known))) => self.are_right(&known, tree),
+            Some(Err(_)) => false,
         };
-        // As it is now: pages of it may be written meanwhile.
-        let tree = tree.frozen();
-        // What cannot be read was found already, or is not needed any more.
-        let Ok(changes) = known.changes(&tree, self.store) else {
-            return;
-        };
-        let Ok(found) = found_in(&tree, self.store) else {
-            return;
-        };
-        if changes.added_to(known.uses()) == Some(found) {
+        if are_right {
             return;
         }
         self.report.damage.push(Damage {
@@ -371,6 +364,18 @@ impl Check<'_> {
                 "the checkpoint says of files of order {order} that other bytes are used than are"
             ),
         });
+    }
+
+    /// Whether what is known of the uses of an earlier tree leads to what a walk through this one finds. What cannot be read was found
+    /// already, or is not needed any more.
+    fn are_right(&self, known: &KnownUses, tree: &Tree) -> bool {
+        // As it is now: pages of it may be written meanwhile.
+        let tree = tree.frozen();
+        let Ok(changes) = known.changes(&tree, self.store) else {
+            return true;
+        };
+        let found = found_in(&tree, self.store);
+        found.is_err() || changes.added_to(known.uses()) == found.ok()
     }
 
     /// Takes back what was found since the check of this table began, when there were so many `damaged` places.

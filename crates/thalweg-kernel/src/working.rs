@@ -21,7 +21,7 @@ use crate::commit::{Commit, Edit, NEW_TABLE, Producer};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
-use crate::file_uses::KnownUses;
+use crate::file_uses::OrderUses;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{BlockKeys, Entry, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, ORDER_BYTES, TABLE_BYTES};
@@ -514,7 +514,7 @@ impl Working {
                     definition_version: 1,
                     created: commit,
                     tree: Tree::empty(id),
-                    uses: Some(KnownUses::of_nothing(id)),
+                    uses: OrderUses::of_nothing(id),
                     orders: (indexes > 0).then(|| Arc::new(Orders::of_new_table(id, indexes))),
                     masks: None,
                     open: OpenList::default(),

@@ -254,8 +254,9 @@ impl Leader {
                     let mut changes = changes.clone();
                     changes.add_pages(at.segment, page_bytes);
                     let uses = changes.added_to(table.known_uses(*order)?.uses())?;
-                    // Else nobody would read them.
-                    may_be_of(&uses, pages.root()).then_some(uses)
+                    // Else whoever reads them takes them for damage.
+                    let is_kept = Rule::CountedPages.is_kept();
+                    (!is_kept || may_be_of(&uses, pages.root())).then_some(uses)
                 });
                 written.insert(place, WrittenTree { pages, uses });
             }

@@ -5,10 +5,9 @@
 
 use super::coverage::Coverage;
 use super::edit::{FIRST_ORDER, OrderAction, OrderChange};
-use crate::file_uses::KnownUses;
+use crate::file_uses::OrderUses;
 use crate::ids::TableId;
 use crate::index::Tree;
-use std::sync::Arc;
 
 /// Most orders of a table, the rows counted.
 pub(crate) const MOST_ORDERS: usize = 1_024;
@@ -22,8 +21,8 @@ pub struct Order {
     pub is_on: bool,
     /// Its blocks.
     pub tree: Tree,
-    /// What an earlier tree of it took of files; `None`: nobody knows.
-    pub(crate) uses: Option<Arc<KnownUses>>,
+    /// What an earlier tree of it took of files.
+    pub(crate) uses: OrderUses,
     /// The rows that have their entries in it.
     pub coverage: Coverage,
 }
@@ -70,7 +69,7 @@ impl Orders {
             id: self.next,
             is_on: true,
             tree: Tree::empty(table),
-            uses: Some(KnownUses::of_nothing(table)),
+            uses: OrderUses::of_nothing(table),
             coverage,
         });
         self.next += 1;

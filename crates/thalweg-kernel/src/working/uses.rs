@@ -3,7 +3,7 @@
 //! Invariant: no commit counts anything; a checkpoint reads the pages in whose place others have come since the one before it.
 
 use super::Working;
-use crate::file_uses::{Changes, KnownUses, Uses, stored_bytes};
+use crate::file_uses::{Changes, KnownUses, OrderUses, Uses};
 use crate::ids::TableId;
 use crate::index::{PageLoader, Tree};
 use crate::table_state::TableState;
@@ -38,7 +38,7 @@ impl Working {
                 continue;
             }
             let mut state = TableState::clone(state);
-            state.set_uses(order, Some(uses));
+            state.set_uses(order, OrderUses::Known(uses));
             self.put_table(state);
             self.changed_trees.insert(place);
         }
@@ -49,7 +49,7 @@ impl Working {
         for table in self.tables.clone().iter() {
             let mut state = TableState::clone(table);
             for (order, _) in table.trees() {
-                state.set_uses(order, None);
+                state.set_uses(order, OrderUses::Unknown);
             }
             self.put_table(state);
         }
@@ -69,7 +69,8 @@ impl Working {
             let mut trimmed = TableState::clone(state);
             let before = uses_bytes(state);
             let known = uses.remove(&place).flatten();
-            trimmed.set_uses(order, known.map(|uses| KnownUses::new(&tree, uses)));
+            let known = known.map(|uses| KnownUses::new(&tree, uses));
+            trimmed.set_uses(order, known.into());
             trimmed.set_tree(order, tree);
             self.uses_bytes = self.uses_bytes - before + uses_bytes(&trimmed);
             self.tables.insert(Arc::new(trimmed));
@@ -80,6 +81,5 @@ impl Working {
 
 /// About what the uses of files of a table take of a checkpoint.
 pub(super) fn uses_bytes(table: &TableState) -> u64 {
-    let known = table.all_known_uses();
-    known.map(|known| stored_bytes(known.uses())).sum()
+    table.all_uses().map(OrderUses::stored_bytes).sum()
 }

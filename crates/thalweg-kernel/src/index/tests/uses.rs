@@ -3,7 +3,9 @@
 use super::super::page::Child;
 use super::model::{Op, World, appended, op};
 use super::*;
-use crate::file_uses::{FileUse, KnownUses, Uses, get_uses, may_be_of, put_uses, uses_of};
+use crate::file_uses::{
+    FileUse, KnownUses, OrderUses, Uses, get_uses, may_be_of, put_uses, uses_of,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +86,7 @@ proptest! {
     #[test]
     fn uses_of_checkpoints_equal_those_of_whole_walks(ops in prop::collection::vec((op(), any::<bool>()), 1..40)) {
         let mut world = World::default();
-        let mut known = KnownUses::of_nothing(TABLE);
+        let mut known = KnownUses::new(&Tree::empty(TABLE), Uses::new());
         for (op, is_checkpoint) in &ops {
             if !matches!(op, Op::Checkpoint | Op::Reopen) {
                 world.apply(op);
@@ -166,6 +168,38 @@ fn golden_bytes() {
     // A file twice, and one of which nothing is used.
     assert!(read(&[&bytes[..], &[0, 1, 1]].concat(), &root).is_err());
     assert!(read(&[&bytes[..], &[1, 0, 0]].concat(), &root).is_err());
+}
+
+/// A list of a checkpoint is decoded and checked by whoever asks for it.
+#[test]
+fn stored_lists_are_checked_when_they_are_asked_for() {
+    let used = |file| FileUse {
+        file: FileId(file),
+        block_bytes: 1_000,
+        page_bytes: 90,
+    };
+    for files in [1_u64, 2, 40] {
+        let uses: Uses = (1..=files).map(used).collect();
+        let mut root = Entry::unknown();
+        root.level = 1;
+        (root.address.file, root.address.bytes) = (FileId(1), 90);
+        root.block_bytes = 1_000 * files;
+        let mut list = Vec::new();
+        put_uses(Some(&uses), &mut list);
+        let tree = Tree::from_root(TABLE, Some(root.clone()));
+        let stored = OrderUses::stored(&tree, &list);
+        let known = stored.known().unwrap().unwrap();
+        assert!(known.is_of(&tree));
+        assert_eq!(known.uses(), uses);
+        root.block_bytes += 1;
+        let other = Tree::from_root(TABLE, Some(root));
+        assert!(OrderUses::stored(&other, &list).known().is_err());
+        assert!(OrderUses::stored(&other, &[]).known().unwrap().is_none());
+        let empty = Tree::empty(TABLE);
+        assert!(OrderUses::stored(&empty, &list).known().is_err());
+    }
+    let nothing = OrderUses::of_nothing(TABLE);
+    assert_eq!(nothing.known().unwrap().unwrap().uses(), []);
 }
 
 /// How many pages are read for the uses.
