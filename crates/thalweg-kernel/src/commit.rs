@@ -39,7 +39,7 @@ pub struct Commit {
     /// Rows that are hidden, after all else: of items and open rows that there are, or of items that this commit brings.
     pub masks: Vec<MaskEdit>,
     /// The last commit of the snapshot that replacements by name and the ranges of a coverage were prepared from. Replacements are
-    /// refused if blocks of their table were replaced since, ranges if rows came into them since without their entries.
+    /// refused if other ones replaced blocks of their table since, ranges if rows came into them since without their entries.
     pub prepared_at: Option<CommitNo>,
     /// The tables of the snapshot that removed runs were found in: what came into a run since is left where it is, and where
     /// something went the commit is refused.
@@ -136,7 +136,7 @@ impl Commit {
             edit => drops_orders(edit),
         };
         let is_plain = self.rows.is_empty() && self.groups.is_empty();
-        // Masks beside a replacement are those of what it moves.
+        // Masks beside a replacement are those of what it moves, or of the borders of a range that it deletes.
         is_plain && !self.edits.is_empty() && self.edits.iter().all(frees)
     }
 

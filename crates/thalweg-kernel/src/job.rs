@@ -1,9 +1,10 @@
 //! What the leader is asked to do.
 
 use crate::commit::{Commit, Edit};
-use crate::ids::CommitNo;
+use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
-use crate::masks::{MaskEdit, MovedBlocks, TableMasks};
+use crate::limits::MOST_CARRIED_BYTES;
+use crate::masks::{CoveredRows, Covering, MaskEdit, MovedBlocks, TableMasks};
 use crate::orders::ReplaceEdit;
 
 /// What a caller wants done.
@@ -12,6 +13,8 @@ pub(crate) enum Job {
     Commit(Commit),
     /// Blocks of rows that were copied come in the place of the old ones, with the masks that these have then.
     Move(Box<MoveJob>),
+    /// Blocks of open rows come in their place, with the masks that these have then.
+    Cover(Box<CoverJob>),
     /// Everything before it is synced.
     Flush,
     /// If there is anything behind the last one, or `always`.
@@ -53,6 +56,54 @@ impl MoveJob {
     }
 }
 
+/// A commit that covers open rows, and where the rows of its blocks come from.
+#[derive(Debug)]
+pub(crate) struct CoverJob {
+    pub(crate) commit: Commit,
+    pub(crate) table: TableId,
+    pub(crate) covered: CoveredRows,
+    /// The blocks, in the order in which they were encoded, with their final keys.
+    pub(crate) blocks: Vec<Entry>,
+}
+
+impl CoverJob {
+    /// The commit, given the masks of the table: what is hidden of the rows by now is hidden in the blocks. Where that is much, it
+    /// is not, so that the commit is refused, and the rows are encoded anew without what is hidden.
+    pub(crate) fn carried(self, masks: Option<&TableMasks>) -> Commit {
+        let Self {
+            mut commit,
+            table,
+            covered,
+            blocks,
+        } = self;
+        let root = commit.edits.iter().find_map(|edit| match edit {
+            Edit::AddFragments { roots, .. } => roots.first(),
+            _ => None,
+        });
+        let covering = match root {
+            Some(root) => Covering::Fragment(root, &blocks),
+            None => Covering::Blocks(&blocks),
+        };
+        let carried = masks.and_then(|masks| covered.masks_of(table, &covering, masks));
+        let Some(carried) = carried.filter(|edit| edit.len_bytes() as u64 <= MOST_CARRIED_BYTES)
+        else {
+            return commit;
+        };
+        let of_edits = commit.edits.iter_mut().filter_map(|edit| match edit {
+            Edit::AddFragments { head, .. } => Some(head),
+            _ => None,
+        });
+        let of_groups = commit.groups.iter_mut().map(|group| &mut group.head);
+        for head in of_edits.chain(of_groups) {
+            if head.covers.is_some() {
+                head.carried = carried.items.iter().map(|item| item.newly).sum();
+            }
+        }
+        commit.masks.push(carried);
+        commit
+    }
+}
+
 /// What the callers of a batch want between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
@@ -66,6 +117,7 @@ impl Job {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.bytes(),
+            Self::Cover(cover) => cover.commit.bytes(),
             Self::Move(_) | Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
         }
     }
@@ -74,7 +126,7 @@ impl Job {
     pub(crate) fn frees_space(&self) -> bool {
         match self {
             Self::Commit(commit) => commit.drops_tables(),
-            Self::Move(_) => false,
+            Self::Move(_) | Self::Cover(_) => false,
             Self::CheckpointToFree => true,
             Self::Flush | Self::Checkpoint { .. } => false,
         }

@@ -267,6 +267,11 @@ impl Leader {
                     let commit = moved.carried(table.as_ref().and_then(|table| table.masks()));
                     self.accept_within_room(commit, &mut sync, (done, settled))
                 }
+                Job::Cover(cover) => {
+                    let table = self.working.table(cover.table).cloned();
+                    let commit = cover.carried(table.as_ref().and_then(|table| table.masks()));
+                    self.accept_within_room(commit, &mut sync, (done, settled))
+                }
                 Job::Flush => Ok(self.working.commit),
                 Job::Checkpoint { always } => {
                     self.settle(std::mem::take(&mut sync)).map_err(fatal)?;

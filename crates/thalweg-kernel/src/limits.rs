@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::index::{ItemName, ItemRun, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
 use crate::masks::MaskEdit;
+use crate::orders::OrderReplace;
 use crate::size_limits::changed_limit_bytes;
 
 /// Larger commits are staged as fragments by the layer above.
@@ -29,6 +30,9 @@ pub(crate) const TABLE_BYTES: u64 = 128;
 
 /// Masks of all tables: all of them are in memory and in each full checkpoint.
 pub(crate) const MASKS_LIMIT_BYTES: u64 = 32 << 20;
+
+/// Masks that one cover carries; it may take so much more than there is room for.
+pub(crate) const MOST_CARRIED_BYTES: u64 = 1 << 20;
 
 /// What an order beside the rows takes of it: its coverage may take as much.
 pub(crate) const ORDER_BYTES: u64 = 25 << 10;
@@ -58,7 +62,11 @@ pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
     let edits = edits + { commit.masks.iter() }
         .map(MaskEdit::len_bytes)
         .sum::<usize>();
-    check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)
+    check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)?;
+    commit.edits.iter().try_for_each(|edit| match edit {
+        Edit::Replace(edit) => edit.orders.iter().try_for_each(OrderReplace::check_count),
+        _ => Ok(()),
+    })
 }
 
 /// Refuses a commit whose frame is too long.

@@ -53,6 +53,17 @@ pub trait RowEncoder: Send + Sync {
     /// and change nothing else.
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
 
+    /// The same, and where the rows come from: of each row of the blocks, one block after the other, its number among all of
+    /// `rows`, hidden ones included. It is asked for where rows are deleted while they are encoded. An encoder that gives `None`
+    /// encodes them again and again as long as that goes on.
+    fn encode_with_sources(
+        &self,
+        table: &TableSnapshot,
+        rows: &[OpenRows],
+    ) -> Result<(Vec<EncodedBlock>, Option<Vec<u32>>)> {
+        Ok((self.encode(table, rows)?, None))
+    }
+
     /// Encodes the entries that the indexes of the table get for all of `rows`, those of each index that is on. An index that
     /// is left out covers the rows no longer.
     fn encode_entries(

@@ -56,6 +56,8 @@ pub enum Rule {
     CountedPages,
     /// Runs take out what their maker has found, and nothing that came since.
     RunsOfSnapshot,
+    /// Runs that go refuse nobody who replaces other items.
+    RunsRefuseNobody,
     /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
     /// makes the checksums right.
     Checksum,
@@ -88,6 +90,7 @@ impl Rule {
         Self::MasksGo,
         Self::CountedPages,
         Self::RunsOfSnapshot,
+        Self::RunsRefuseNobody,
         Self::Checksum,
     ];
 

@@ -12,8 +12,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failure::refusal;
 use crate::garbage::Cleaner;
 use crate::ids::{CommitNo, TableId};
-use crate::job::Job;
+use crate::index::Entry;
+use crate::job::{CoverJob, Job};
 use crate::limits::{FRAME_LIMIT_BYTES, are_few_pages, fit_one_group};
+use crate::masks::{CoveredPart, CoveredRows};
 use crate::open_rows::OpenRows;
 use crate::options::{IndexBlocks, Options, RowEncoder};
 use crate::orders::AddHead;
@@ -317,39 +319,68 @@ impl Upkeep {
     }
 
     fn encode_table(&self, table: TableId, block_rows: Option<u64>) -> Result<bool> {
+        match self.encode_table_once(table, block_rows, false) {
+            // Rows of it were deleted meanwhile, or it was altered: the next attempt carries what is deleted while it encodes.
+            Err(e) if e.kind() == ErrorKind::Conflict => {}
+            done => return done,
+        }
+        match self.encode_table_once(table, block_rows, true) {
+            // Altered again: the next round looks at it.
+            Err(e) if e.kind() == ErrorKind::Conflict => Ok(true),
+            done => done,
+        }
+    }
+
+    fn encode_table_once(
+        &self,
+        table: TableId,
+        block_rows: Option<u64>,
+        is_again: bool,
+    ) -> Result<bool> {
         let Some(table) = self.writer.snapshot().table(table) else {
             return Ok(false);
         };
         let rows = rows_to_encode(&table, block_rows);
-        let Some(last) = rows.last() else {
+        if rows.is_empty() {
             return Ok(false);
-        };
-        let cover = self.cover(&table, &rows, last.commit)?;
-        let plain_blocks = cover.groups.len() + cover.edits.len();
+        }
+        // Where rows are deleted before they are encoded, others are while they are.
+        let carries = is_again || rows.iter().any(|rows| table.hidden_in(rows).is_some());
+        let mut cover = self.cover(&table, &rows, carries)?;
+        let plain_blocks = cover.commit.groups.len() + cover.commit.edits.len();
         let entries = self.encoder.encode_entries(&table, &rows)?;
-        let with_entries = with_entries(&table, cover, entries);
-        let has_entries = with_entries.groups.len() + with_entries.edits.len() > plain_blocks;
-        let done = match self.submit_cover(with_entries) {
+        cover.commit = with_entries(&table, cover.commit, entries);
+        let has_entries = cover.commit.groups.len() + cover.commit.edits.len() > plain_blocks;
+        let done = match self.submit_cover(cover) {
             // The rows become blocks without it: they are read where the index does not cover them. So also where entries that lie all
             // over their index change more pages than one commit may.
             Err(error)
                 if has_entries
                     && (error.is_of_unreadable_bytes() || error.kind() == ErrorKind::Limit) =>
             {
-                self.submit_cover(self.cover(&table, &rows, last.commit)?)
+                self.submit_cover(self.cover(&table, &rows, carries)?)
             }
             done => done,
         };
         match done {
             Ok(_) => Ok(true),
-            // Dropped or altered meanwhile: the next round looks again.
-            Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => Ok(true),
+            // Dropped meanwhile.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
             Err(e) => Err(e),
         }
     }
 
-    fn submit_cover(&self, commit: Commit) -> Result<CommitNo> {
-        self.writer.submit(Job::Commit(commit), Durability::Memory)
+    fn submit_cover(&self, cover: Cover) -> Result<CommitNo> {
+        let job = match cover.carries {
+            Some((table, covered, blocks)) => Job::Cover(Box::new(CoverJob {
+                commit: cover.commit,
+                table,
+                covered,
+                blocks,
+            })),
+            None => Job::Commit(cover.commit),
+        };
+        self.writer.submit(job, Durability::Memory)
     }
 
     /// Whether a commit can put these blocks into the index of a table one by one. What cannot be read is met by the commit.
@@ -361,11 +392,15 @@ impl Upkeep {
         changed.map_or(true, are_few_pages)
     }
 
-    /// The commit that puts blocks in the place of the open rows up to `covered`. Blocks that do not fit one frame go to a
+    /// The commit that puts blocks in the place of open rows, whole commits from the front; one that `carries` hides in them what is
+    /// deleted until then. Blocks that do not fit one frame go to a
     /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
     /// however wide or scattered they are.
-    fn cover(&self, table: &TableSnapshot, rows: &[OpenRows], covered: CommitNo) -> Result<Commit> {
-        let mut blocks = self.encoder.encode(table, rows)?;
+    fn cover(&self, table: &TableSnapshot, rows: &[OpenRows], carries: bool) -> Result<Cover> {
+        let (mut blocks, sources) = match carries {
+            true => self.encoder.encode_with_sources(table, rows)?,
+            false => (self.encoder.encode(table, rows)?, None),
+        };
         let encoded: u64 = blocks.iter().map(|b| b.entry.rows).sum();
         let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
         let hidden = rows.iter().filter_map(|rows| table.hidden_in(rows));
@@ -378,38 +413,65 @@ impl Upkeep {
             return Err(Error::corruption(place, what));
         }
         let head = AddHead {
-            covers: Some(covered),
+            covers: rows.last().map(|last| last.commit),
             left_out,
             ..AddHead::of_rows(table.id, table.definition_version)
         };
+        // As the commit numbers them.
+        for (ordinal, block) in (0..).zip(&mut blocks) {
+            block.entry.ordinal = ordinal;
+        }
+        let sources = sources.filter(|sources| sources.len() as u64 == encoded);
+        let carries = sources.map(|sources| {
+            let covered = CoveredRows::new(parts_of(table, rows), sources);
+            let entries = blocks.iter().map(|block| block.entry.clone());
+            (table.id, covered, entries.collect())
+        });
         if fit_one_group(&blocks) && self.lie_on_few_pages(table, &blocks) {
-            let group = GroupPart { head, blocks };
-            return Ok(Commit {
-                groups: vec![group],
+            let commit = Commit {
+                groups: vec![GroupPart { head, blocks }],
                 ..Commit::default()
-            });
+            };
+            return Ok(Cover { commit, carries });
         }
         let mut fragment = self
             .writer
             .stage_fragment_anyway((head.table, head.order))?;
-        for (ordinal, block) in (0..).zip(&mut blocks) {
-            block.entry.ordinal = ordinal;
+        for block in &blocks {
             fragment.add_block(block)?;
         }
         let add = Edit::AddFragments {
             head,
             roots: vec![fragment.finish()?],
         };
-        Ok(Commit {
+        let commit = Commit {
             edits: vec![add],
             ..Commit::default()
-        })
+        };
+        Ok(Cover { commit, carries })
     }
 
     pub(crate) fn collect_garbage(&self) -> Result<usize> {
         let _one_at_a_time = self.cleaning.lock();
         self.writer.work(CLEANING, || self.cleaner.collect_all())
     }
+}
+
+/// A commit that covers open rows.
+struct Cover {
+    commit: Commit,
+    /// Where the rows of its blocks come from, for what is deleted of them until it is their turn.
+    carries: Option<(TableId, CoveredRows, Vec<Entry>)>,
+}
+
+fn parts_of(table: &TableSnapshot, rows: &[OpenRows]) -> Vec<CoveredPart> {
+    let part = |open: &OpenRows| CoveredPart {
+        commit: open.commit,
+        number: open.number,
+        rows: open.part.rows,
+        left_out: table.hidden_in(open).cloned(),
+    };
+    rows.iter().map(part).collect()
 }
 
 /// The commit with entries of its rows in indexes of the table, as far as there is room for them in its frame. An index with a

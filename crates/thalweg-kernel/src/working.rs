@@ -61,7 +61,7 @@ pub(crate) struct Working {
     /// What the uses of files of all tables take of it.
     uses_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
-    /// opened it as well.
+    /// opened it as well. Deletions of runs do not count.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
     /// Tables dropped since the last checkpoint. Until then a recovery in place may bring them back, and `replaced` has to know
     /// them.
@@ -191,7 +191,7 @@ impl Working {
         })?;
         let hidden = self.fold_masks(changes, Some(pages), origin)?;
         if origin == Origin::Caller {
-            self.check_room_for_masks(&hidden)?;
+            self.check_room_for_masks(changes, &hidden)?;
         }
         self.check_trees(changes, &hidden, pages, origin)
     }
@@ -547,7 +547,11 @@ impl Working {
                 Ok(())
             }
             Edit::Replace(edit) => {
-                self.replaced.insert(edit.table, commit);
+                // What goes by runs alone leaves every other item under its name: whoever replaces some of them is refused by
+                // names and by the sums of hidden rows, where the two have met.
+                if !(edit.removes_runs_alone() && Rule::RunsRefuseNobody.is_kept()) {
+                    self.replaced.insert(edit.table, commit);
+                }
                 for order in edit.orders {
                     self.count_edit(&order);
                     self.add_coverage(edit.table, order.order, &order.coverage);

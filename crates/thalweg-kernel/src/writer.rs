@@ -124,6 +124,9 @@ impl Writer {
                 .fragments()
                 .map(|(_, root)| root.address.file)
                 .collect(),
+            Job::Cover(cover) => { cover.commit.fragments() }
+                .map(|(_, root)| root.address.file)
+                .collect(),
             Job::Move(moved) => { moved.edit.orders.iter() }
                 .flat_map(|order| &order.added)
                 .map(|root| root.address.file)

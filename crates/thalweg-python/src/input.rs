@@ -156,7 +156,7 @@ fn unreadable(error: PyErr, py: Python<'_>) -> PyErr {
     )
 }
 
-/// What an object exports by `__arrow_c_array__`: its type and its content.
+/// The two capsules that `__arrow_c_array__` of an object returns, of its type and of its content.
 pub(crate) struct Exported<'py> {
     pub(crate) schema: Bound<'py, PyCapsule>,
     pub(crate) array: Bound<'py, PyCapsule>,

@@ -100,10 +100,7 @@ fn form_of(given: &FFI_ArrowSchema, column: &Field) -> Option<Form> {
         return None;
     }
     let is_text = column.data_type().is_string();
-    let is_binary = matches!(
-        column.data_type(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView
-    );
+    let is_binary = column.data_type().is_binary();
     let form = match (given.format(), column.data_type()) {
         ("b", DataType::Boolean) => Form::Bool,
         ("c", DataType::Int8) => Form::I8,

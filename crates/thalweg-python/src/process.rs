@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, ThreadId};
-use thalweg::{Database, ErrorKind};
+use thalweg::{Database, Error, ErrorKind, Result};
 use thalweg_env::sync::Mutex;
 use thalweg_env::{Clock, Env, JoinHandle};
 
@@ -31,8 +31,8 @@ const FIRST_STATEMENT: &str = "SELECT 1";
 /// go of for the rest of `open`. Returns what `open` does, and an error when the engine cannot work in this process.
 pub(crate) fn initialise_and_open<T: Send + 'static>(
     py: Python<'_>,
-    open: impl FnOnce() -> T + Send + 'static,
-) -> (T, PyResult<()>) {
+    open: impl FnOnce() -> Result<T> + Send + 'static,
+) -> (Result<T>, PyResult<()>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if IS_DONE.load(Ordering::Acquire) {
         return (py.detach(open), Ok(()));
@@ -51,23 +51,23 @@ pub(crate) fn initialise_and_open<T: Send + 'static>(
     let thread = spawner.spawn("thalweg-opening", Box::new(job));
     let made = run_first_statement();
     IS_DONE.store(made.is_ok(), Ordering::Release);
-    py.detach(|| {
-        let joined = thread.map_or(Ok(()), JoinHandle::join);
-        joined.unwrap_or_else(|panic| {
-            panic!("the opening of a database panicked: {}", panic.message)
-        });
-    });
+    let joined = py.detach(|| thread.map_or(Ok(()), JoinHandle::join));
     let left = work.lock().take();
-    let opened = match left {
+    let opened = opened.lock().take();
+    let opened = match (joined, left, opened) {
         // No thread could be started.
-        Some(open) => py.detach(open),
-        None => { opened.lock().take() }
-            .expect("a thread that ended without a panic has left its result"),
+        (Ok(()), Some(open), _) => py.detach(open),
+        (Ok(()), None, Some(result)) => result,
+        (joined, ..) => {
+            let why = joined.err().map_or_else(String::new, |panic| panic.message);
+            let message = format!("a thread that opens a database panicked: {why}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        }
     };
     (opened, made.or_raise())
 }
 
-fn run_first_statement() -> thalweg::Result<()> {
+fn run_first_statement() -> Result<()> {
     let db = Database::builder().threads(1).open(":memory:")?;
     db.sql(FIRST_STATEMENT)?.collect()?;
     db.close()

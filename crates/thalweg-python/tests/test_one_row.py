@@ -179,7 +179,7 @@ def test_an_export_is_read_once():
             for again in (same, other):
                 with pytest.raises(thalweg.SchemaError, match="was read before"):
                     again.append(rows)
-        # What was refused was not read.
+        # An append that is refused stores nothing.
         rows = Again()
         narrow = db.create_table("narrow", {"ts": "int64"}, time="ts")
         with pytest.raises(thalweg.SchemaError, match="v"):

@@ -537,3 +537,47 @@ def test_times_of_day_need_no_other_package():
         "assert not {'pyarrow', 'pandas'} & sys.modules.keys()\n"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("unit", ["TIMESTAMP(0)", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP", "TIMESTAMPTZ", "DATE"])
+def test_lists_of_times_with_gaps(unit):
+    with thalweg.connect(":memory:") as db:
+        db.sql(f"CREATE TABLE t (ts {unit}, n BIGINT) WITH (time = 'ts')")
+        db.sql("INSERT INTO t VALUES ('2024-01-01', 1), ('2024-01-02', 2), ('2024-01-03', 3)")
+        days = [datetime(2024, 1, day, tzinfo=timezone.utc if unit == "TIMESTAMPTZ" else None) for day in (1, 2, 3)]
+
+        def found(text, *params):
+            return [row[0] for row in db.sql(f"SELECT n FROM t WHERE {text} ORDER BY n", params=list(params)).fetchall()]
+
+        for _ in range(2):
+            assert found("ts IN ?", [days[0], None]) == [1]
+            assert found("ts IN ?", [None, *days]) == [1, 2, 3]
+            assert found("ts IN ?", [None, None]) == []
+            assert found("ts IN ? OR n = 3", [None]) == [3]
+            assert found("ts IN ?", pandas.Series([days[0], pandas.NaT])) == [1]
+            assert found("ts = ANY(?)", days[:2]) == [1, 2]
+            assert found("ts <> ALL(?)", days[:2]) == [3]
+            assert found("ts >= ? AND ts < ?", days[1], None) == []
+        assert [row[1] for row in db.table("t").scan(where="ts IN ?", params=[[days[0], None]]).fetchall()] == [1]
+
+
+def test_lengths_are_added_whole_and_nothing_is_no_time():
+    with thalweg.connect(":memory:") as db:
+        db.sql("CREATE TABLE t (ts TIMESTAMP(0), d DATE) WITH (time = 'ts')")
+        db.sql("INSERT INTO t VALUES ('2024-01-01', '2024-01-01'), ('2024-01-02', NULL)")
+        half = timedelta(milliseconds=500)
+        assert db.sql("SELECT ts + ?, ts - ?, max(ts) OVER () + ? FROM t ORDER BY ts LIMIT 1", params=[half] * 3).fetchone() == (
+            datetime(2024, 1, 1, 0, 0, 0, 500_000),
+            datetime(2023, 12, 31, 23, 59, 59, 500_000),
+            datetime(2024, 1, 2, 0, 0, 0, 500_000),
+        )
+        assert db.sql("SELECT d + ?, ? + d, d - ? FROM t", params=[timedelta(hours=5)] * 3).fetchall() == [
+            (datetime(2024, 1, 1, 5), datetime(2024, 1, 1, 5), datetime(2023, 12, 31, 19)),
+            (None, None, None),
+        ]
+        last_day = "SELECT count(*) FROM t WHERE ts >= ? - ?"
+        assert db.sql(last_day, params=[date(2024, 1, 2), timedelta(days=1)]).fetchone() == (2,)
+        assert db.sql(last_day, params=[datetime(2024, 1, 2), None]).fetchone() == (0,)
+        assert db.sql("SELECT count(*) FROM t WHERE ts < ? + INTERVAL '1 day'", params=[None]).fetchone() == (0,)
+        assert db.sql("SELECT count(*) FROM t WHERE ? - ts < INTERVAL '1 day'", params=[None]).fetchone() == (0,)
+        assert db.sql("SELECT ? - d, ? - ts FROM t LIMIT 1", params=[None, None]).fetchone() == (None, None)

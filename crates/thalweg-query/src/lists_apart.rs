@@ -9,6 +9,7 @@
 //! a join.
 
 use crate::meaning::schema_below;
+use crate::meaning::time_unit::{in_columns_unit, is_cast_time};
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
@@ -44,6 +45,49 @@ impl OptimizerRule for SimplifyListsApart {
     }
 
     fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let plan = times_in_unit(plan)?;
+        let is_changed = plan.transformed;
+        let mut done = self.rewrite_lists_apart(plan.data, config)?;
+        done.transformed |= is_changed;
+        Ok(done)
+    }
+}
+
+/// The node with comparisons of times in the unit of the times, where a column came into them since that was done first: from below
+/// a union, a join or a window.
+fn times_in_unit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let may_compare = matches!(
+        plan,
+        LogicalPlan::Filter(_)
+            | LogicalPlan::Join(_)
+            | LogicalPlan::Projection(_)
+            | LogicalPlan::TableScan(_)
+    );
+    let mut is_needed = false;
+    if may_compare {
+        plan.apply_expressions(|expr| {
+            is_needed |= expr.exists(|part| Ok(is_cast_time(part)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    if !is_needed {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = schema_below(&plan)?;
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let done = expr.transform_up(|part| in_columns_unit(part, &schema))?;
+        Ok(done.update_data(|expr| name.restore(expr)))
+    })
+}
+
+impl SimplifyListsApart {
+    fn rewrite_lists_apart(
         &self,
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,

@@ -195,16 +195,18 @@ impl Rules {
             chain: vec![
                 Arc::new(GuardConditions),
                 Arc::new(HideConditions),
-                Arc::new(OutputRequirements::new_add_mode()),
-                Arc::new(HideOrders),
-                Arc::new(EnsureRequirements::new()),
-                Arc::new(ShowOffsets),
-                Arc::new(CombinePartialFinalAggregate::new()),
-                Arc::new(OutputRequirements::new_remove_mode()),
-                Arc::new(LimitPushdown::new()),
-                Arc::new(SortBelowFilter),
-                Arc::new(PushdownSort::new()),
-                Arc::new(KeepTimeOrder),
+                Arc::new(UnlessSortedByScan(vec![
+                    Arc::new(OutputRequirements::new_add_mode()),
+                    Arc::new(HideOrders),
+                    Arc::new(EnsureRequirements::new()),
+                    Arc::new(ShowOffsets),
+                    Arc::new(CombinePartialFinalAggregate::new()),
+                    Arc::new(OutputRequirements::new_remove_mode()),
+                    Arc::new(LimitPushdown::new()),
+                    Arc::new(SortBelowFilter),
+                    Arc::new(PushdownSort::new()),
+                    Arc::new(KeepTimeOrder),
+                ])),
             ],
             any,
         }
@@ -407,6 +409,62 @@ pub(crate) fn runs_inline(plan: &Arc<dyn ExecutionPlan>) -> bool {
     }
 }
 
+/// Rules for chains with sorts and aggregates, left out where a scan gives the first rows in the order wanted. The first rows by
+/// time are what most statements with a sort ask for, and these rules took half of their time to find that no sort is needed.
+#[derive(Debug)]
+struct UnlessSortedByScan(PhysicalRules);
+
+impl PhysicalOptimizerRule for UnlessSortedByScan {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if sorts_of_chain(&plan) == Some(1) {
+            let sorted = SortBelowFilter.optimize(Arc::clone(&plan), config)?;
+            let sorted = PushdownSort::new().optimize(sorted, config)?;
+            if sorts_of_chain(&sorted) == Some(0) {
+                return LimitPushdown::new().optimize(sorted, config);
+            }
+        }
+        let mut rules = self.0.iter();
+        rules.try_fold(plan, |plan, rule| rule.optimize(plan, config))
+    }
+
+    fn name(&self) -> &'static str {
+        "thalweg_unless_sorted_by_scan"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The number of sorts in a chain of filters, projections and limits over a stored table, where each sort has a limit; else `None`.
+fn sorts_of_chain(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    let mut sorts = 0;
+    let mut next = plan;
+    while !next.is::<TableScanExec>() {
+        match next.downcast_ref::<SortExec>() {
+            Some(sort) => {
+                sort.fetch()?;
+                sorts += 1;
+            }
+            None => {
+                let passes = next.is::<FilterExec>()
+                    || next.is::<ProjectionExec>()
+                    || next.is::<GlobalLimitExec>();
+                passes.then_some(())?;
+            }
+        }
+        let [child] = next.children()[..] else {
+            return None;
+        };
+        next = child;
+    }
+    Some(sorts)
+}
+
 /// A filter keeps the order of its rows, so a scan below it that can give them in the wanted order saves the sort, which would
 /// read the whole table for the latest rows of one sensor. `PushdownSort` stops at filters.
 #[derive(Debug)]
@@ -442,6 +500,14 @@ fn filtered_in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     let Some(filter) = sort.input().downcast_ref::<FilterExec>() else {
         return Ok(None);
     };
+    if filter.fetch().is_some() {
+        // It passes on the first rows of the order that it has.
+        return Ok(None);
+    }
+    if sort.expr().iter().any(|key| !key.options.descending) {
+        // Rows come in this order anyway, and several threads look for those that pass.
+        return Ok(None);
+    }
     // The filter may give out other columns than it takes.
     let order = match filter.projection() {
         None => sort.expr().to_vec(),

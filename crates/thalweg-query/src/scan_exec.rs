@@ -90,16 +90,6 @@ impl TableScanExec {
         })
     }
 
-    fn with_request(&self, request: ScanRequest) -> Result<Self> {
-        Self::make(
-            self.view.clone(),
-            request,
-            self.threads,
-            self.partitions,
-            self.reverse,
-        )
-    }
-
     /// The same in one partition, in time order.
     pub(crate) fn in_order(&self) -> Result<Self> {
         Self::make(
@@ -376,7 +366,11 @@ impl ExecutionPlan for TableScanExec {
             limit,
             ..self.request.clone()
         };
-        let scan = self.with_request(request).ok()?;
+        // The first rows are all in the first partition, mostly, and each further one would read a block for nothing.
+        let is_first = limit.is_some_and(|limit| limit as u64 <= MAX_INLINE_ROWS);
+        let partitions = if is_first { 1 } else { self.partitions };
+        let (view, threads) = (self.view.clone(), self.threads);
+        let scan = Self::make(view, request, threads, partitions, self.reverse).ok()?;
         Some(Arc::new(scan))
     }
 
@@ -388,7 +382,7 @@ impl ExecutionPlan for TableScanExec {
         CardinalityEffect::Unknown
     }
 
-    /// Latest rows first without a sort.
+    /// Rows in the order of time without a sort, the latest or the earliest first.
     fn try_pushdown_sort(
         &self,
         order: &[PhysicalSortExpr],
@@ -400,7 +394,7 @@ impl ExecutionPlan for TableScanExec {
             .expr
             .downcast_ref::<Column>()
             .is_some_and(|column| column.name() == time.name);
-        if !is_time || !wanted.options.descending || self.request.limit.is_some() {
+        if !is_time || self.reverse || self.request.limit.is_some() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         let scan = Self::make(
@@ -408,7 +402,7 @@ impl ExecutionPlan for TableScanExec {
             self.request.clone(),
             self.threads,
             1,
-            true,
+            wanted.options.descending,
         )?;
         Ok(SortOrderPushdownResult::Exact {
             inner: Arc::new(scan),

@@ -3,12 +3,32 @@
 //! DataFusion's hash join goes through all rows of a key, though one answers: where the side that is asked has many rows for each key,
 //! that takes as long as all pairs. Invariant: that side has each combination of what the join looks at once.
 
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, ExprSchema, Result};
-use datafusion::logical_expr::{Distinct, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
+use crate::meaning::time_unit::compares;
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result};
+use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::{
+    Cast, Distinct, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, TryCast,
+};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Functions with equal results for equal numbers.
+const EQUAL_OF_EQUAL: [&str; 11] = [
+    "abs",
+    "ceil",
+    "coalesce",
+    "exp",
+    "floor",
+    "greatest",
+    "least",
+    "nullif",
+    "plain_float",
+    "round",
+    "sqrt",
+];
 
 /// The rule that sees to it, once subqueries are joins.
 #[derive(Debug)]
@@ -45,7 +65,7 @@ impl OptimizerRule for EachKeyOnce {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
         let keys = columns_looked_at(&join);
-        if has_zeros_inside(&join) {
+        if tells_equal_apart(&join) {
             return Ok(Transformed::no(LogicalPlan::Join(join)));
         }
         let right = LogicalPlanBuilder::from(Arc::clone(&join.right))
@@ -69,17 +89,67 @@ impl OptimizerRule for EachKeyOnce {
     }
 }
 
-/// Whether some expression looks into values that are equal as keys and are not the same, as 0.0 and -0.0.
-fn has_zeros_inside(join: &Join) -> bool {
+/// Whether some expression tells values apart that are equal as keys, as 0.0 and -0.0.
+fn tells_equal_apart(join: &Join) -> bool {
     let schema = join.right.schema();
-    let is_of_such = |column: &&Column| {
-        let field = schema.field_from_column(column);
-        field.is_ok_and(|field| field.data_type().is_floating() || field.data_type().is_nested())
-    };
     let keys = join.on.iter().map(|(_, key)| key);
     keys.filter(|key| !matches!(key, Expr::Column(_)))
         .chain(&join.filter)
-        .any(|expr| expr.column_refs().iter().any(is_of_such))
+        .any(|expr| tells_zeros_apart(expr, schema))
+}
+
+/// Whether an expression may have another result for -0.0 in a column of `schema` than for 0.0, or one that is not equal to it.
+/// Comparisons, sums and products do not; a quotient does.
+fn tells_zeros_apart(expr: &Expr, schema: &DFSchema) -> bool {
+    let holds_zeros = |expr: &Expr, are_seen: fn(&DataType) -> bool| {
+        let is_seen = |column: &&Column| {
+            let field = schema.field_from_column(column);
+            field.is_ok_and(|field| are_seen(field.data_type()))
+        };
+        expr.column_refs().iter().any(is_seen)
+    };
+    // Lists with them are compared bit by bit.
+    if !holds_zeros(expr, |it| it.is_floating() || it.is_nested()) {
+        return false;
+    }
+    let passes_on = match expr {
+        _ if holds_zeros(expr, DataType::is_nested) => false,
+        Expr::BinaryExpr(BinaryExpr {
+            op: Operator::Divide,
+            right,
+            ..
+        }) => !holds_zeros(right, DataType::is_floating),
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            compares(*op)
+                || op.is_logic_operator()
+                || matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
+        }
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+            field.data_type().is_numeric()
+        }
+        Expr::ScalarFunction(call) => EQUAL_OF_EQUAL.contains(&call.name()),
+        Expr::Alias(_)
+        | Expr::Column(_)
+        | Expr::Negative(_)
+        | Expr::Not(_)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsNotFalse(_)
+        | Expr::Between(_)
+        | Expr::InList(_)
+        | Expr::Case(_) => true,
+        _ => false,
+    };
+    let mut tells = !passes_on;
+    // The closure cannot fail.
+    let _ = expr.apply_children(|part| {
+        tells |= tells_zeros_apart(part, schema);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    tells
 }
 
 fn columns_looked_at(join: &Join) -> BTreeSet<Column> {

@@ -5,13 +5,13 @@
 //! are exact, those on other columns only prune blocks.
 
 use crate::error::to_datafusion;
-use crate::pushdown::columns::{column_ranges, may_prune};
+use crate::pushdown::columns::{column_ranges, holds_for_none, may_prune};
 use crate::pushdown::time::{TimeColumn, keys_of, time_conditions};
 use crate::scan_exec::TableScanExec;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, ScalarValue, config_err, internal_err};
+use datafusion::common::{Result, config_err, internal_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -93,7 +93,7 @@ impl StoredTable {
     fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
         let mut request = ScanRequest::default();
         let mut conditions = Vec::new();
-        let mut holds_for_none = false;
+        let mut is_empty = false;
         for filter in filters {
             let schema = self.definition.schema();
             match self.time().and_then(|time| time_conditions(filter, time)) {
@@ -102,10 +102,9 @@ impl StoredTable {
                     column_ranges(filter, schema, &mut request.ranges);
                 }
                 None => match filter {
-                    // A later pass of the optimizer makes a constant of a condition of time, as of `ts IN (NULL)`.
-                    Expr::Literal(answer, _) => {
-                        holds_for_none |= *answer != ScalarValue::Boolean(Some(true));
-                    }
+                    // Of a condition of time too: a parameter may be NULL, and a later pass of the optimizer makes constants.
+                    _ if holds_for_none(filter) => is_empty = true,
+                    Expr::Literal(..) => {}
                     // Or of one that only shows which blocks are left out, and is looked at again above the scan.
                     _ if self
                         .time()
@@ -124,7 +123,7 @@ impl StoredTable {
         if let Some((_, keys)) = &self.pinned {
             request.keys = request.keys.intersect(*keys);
         }
-        if holds_for_none {
+        if is_empty {
             request.keys = KeyRange::EMPTY;
         }
         Ok(request)

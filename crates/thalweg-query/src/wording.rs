@@ -23,6 +23,14 @@ const RULES: &[(&str, &str)] = &[
         "date {0} duration cannot be computed: CAST the date AS TIMESTAMP",
     ),
     (
+        "Plan: [{}",
+        "the rows of this aggregate cannot be put in the order of its ORDER BY: compute what it orders by in a query in FROM",
+    ),
+    (
+        "In/Exist/SetComparison subquery can only be used in {} but was used in [Sort: {}",
+        "ORDER BY takes no IN (SELECT ...) and no EXISTS: select it as a column, and order by that",
+    ),
+    (
         "Cannot coerce arithmetic expression {x} to valid types",
         "{0} cannot be computed: CAST one of them",
     ),

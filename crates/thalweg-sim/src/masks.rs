@@ -171,3 +171,69 @@ pub fn rows_that_came_into_a_range() -> Vec<Violation> {
     check_keys(&toy, &[1, 3, 4, 6, 7], &mut violations);
     violations
 }
+
+/// A merge of the last items of a table, without their rows that are deleted.
+fn merge_of_last(toy: &Toy, table: TableId, many: usize) -> Commit {
+    let snapshot = toy.kernel.snapshot().expect("open");
+    let state = snapshot.table(table).expect("the table");
+    let items = items(toy, table, 0);
+    let chosen = &items[items.len() - many..];
+    let names: Vec<ItemName> = chosen.iter().map(ItemName::of).collect();
+    let blocks = chosen.iter().map(|item| toy.block_rows(item));
+    let rows: Result<Vec<Vec<Row>>> = blocks.collect();
+    let rows = rows.expect("whole").concat();
+    let first = chosen.iter().map(|item| item.commit_min).min();
+    let last = chosen.iter().map(|item| item.commit_max).max();
+    let commits = first.zip(last).expect("items");
+    let root = staged(toy, (table, 0), &rows, Some(commits));
+    Commit {
+        edits: vec![Edit::Replace(ReplaceEdit::of_rows(
+            table,
+            names,
+            vec![root],
+        ))],
+        prepared_at: Some(state.commit()),
+        ..Commit::default()
+    }
+}
+
+/// A table with four blocks of two rows.
+fn four_blocks(seed: u64) -> (Toy, TableId) {
+    let (toy, table) = open_indexed(&SimEnv::new(seed), 0);
+    let rows: Vec<Row> = (1..=8).map(|key| (key, key + 10)).collect();
+    toy.append_group(table, &rows, 2, Disk).expect("room");
+    (toy, table)
+}
+
+/// A range is deleted while other blocks are merged, and one while some of its blocks are.
+pub fn merge_of_blocks_beside_a_range() -> Vec<Violation> {
+    let (toy, table) = four_blocks(26);
+    let merge = merge_of_last(&toy, table, 2);
+    let deleted = toy.kernel.commit(range(&toy, table, 1..=3), Disk);
+    deleted.expect("rows that are there");
+    let mut violations = Vec::new();
+    let merged = toy.kernel.commit(merge, Disk);
+    violations.extend(merged.err().map(|error| format!("a merge: {error}")));
+    check_keys(&toy, &[4, 5, 6, 7, 8], &mut violations);
+    let (toy, table) = four_blocks(28);
+    let merge = merge_of_last(&toy, table, 2);
+    let deleted = toy.kernel.commit(range(&toy, table, 3..=6), Disk);
+    deleted.expect("rows that are there");
+    let merged = toy.kernel.commit(merge, Disk);
+    check_refused(merged, "a merge of a block that went", &mut violations);
+    check_keys(&toy, &[1, 2, 7, 8], &mut violations);
+    violations
+}
+
+/// A range is deleted while the block at its border is merged.
+pub fn border_of_a_range_while_it_is_merged() -> Vec<Violation> {
+    let (toy, table) = four_blocks(27);
+    let merge = merge_of_last(&toy, table, 2);
+    let deleted = toy.kernel.commit(range(&toy, table, 1..=5), Disk);
+    deleted.expect("rows that are there");
+    let mut violations = Vec::new();
+    let merged = toy.kernel.commit(merge, Disk);
+    check_refused(merged, "a merge of a row that went", &mut violations);
+    check_keys(&toy, &[6, 7, 8], &mut violations);
+    violations
+}

@@ -67,20 +67,35 @@ impl RowEncoder for ToyEncoder {
     }
 
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
-        let mut blocks = Vec::new();
+        Ok(self.encode_with_sources(table, rows)?.0)
+    }
+
+    fn encode_with_sources(
+        &self,
+        table: &TableSnapshot,
+        rows: &[OpenRows],
+    ) -> Result<(Vec<EncodedBlock>, Option<Vec<u32>>)> {
+        let (mut blocks, mut sources) = (Vec::new(), Vec::new());
+        let mut number = 0;
         for section in rows.chunk_by(|_, next| !next.begins_section) {
             let (first, last) = (section[0].commit, section[section.len() - 1].commit);
-            let part: Vec<Row> = section
-                .iter()
-                .flat_map(|rows| kept_of(table, rows))
-                .collect();
+            let mut part: Vec<(u32, Row)> = Vec::new();
+            for rows in section {
+                part.extend(numbered(table, rows).map(|(at, row)| (number + at, row)));
+                number += rows.part.rows;
+            }
             for chunk in part.chunks(self.block_rows as usize) {
                 let columns = columns_of(&table.definition);
                 let commits = Some((first, last));
-                blocks.push(wide_block(table.id, chunk.to_vec(), commits, columns));
+                let rows = chunk.iter().map(|(_, row)| *row).collect();
+                blocks.push(wide_block(table.id, rows, commits, columns));
+                // In the order of the block.
+                let mut chunk = chunk.to_vec();
+                chunk.sort_by_key(|(_, row)| row.0);
+                sources.extend(chunk.into_iter().map(|(number, _)| number));
             }
         }
-        Ok(blocks)
+        Ok((blocks, Some(sources)))
     }
 
     fn encode_entries(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<IndexBlocks>> {
@@ -99,10 +114,14 @@ impl RowEncoder for ToyEncoder {
 
 /// The rows of a part that are not hidden.
 fn kept_of(table: &TableSnapshot, rows: &OpenRows) -> Vec<Row> {
+    numbered(table, rows).map(|(_, row)| row).collect()
+}
+
+/// The same, each with its place in the part.
+fn numbered(table: &TableSnapshot, rows: &OpenRows) -> impl Iterator<Item = (u32, Row)> {
     let hidden = table.hidden_in(rows);
     let all = (0_u32..).zip(unpack(&rows.part.payload));
-    let kept = all.filter(|(at, _)| !hidden.is_some_and(|hidden| hidden.contains(*at)));
-    kept.map(|(_, row)| row).collect()
+    all.filter(move |(at, _)| !hidden.is_some_and(|hidden| hidden.contains(*at)))
 }
 
 /// An index to which only appends of blocks bring entries, and builds.

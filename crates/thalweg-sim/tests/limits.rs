@@ -118,7 +118,7 @@ fn a_commit_of_too_many_bytes_is_refused() {
         }])
     };
     check_refused(definition, "bytes does not fit one frame");
-    let removed = |_: &Toy, table| {
+    let removed = |most: u32, table| {
         let name = |ordinal| ItemName {
             key: EntryKey {
                 key_min: 0,
@@ -128,14 +128,22 @@ fn a_commit_of_too_many_bytes_is_refused() {
             fragment: FileId(0),
             crc: 0,
         };
-        let most = u32::try_from(large / 32).unwrap();
         edits(vec![Edit::Replace(ReplaceEdit::of_rows(
             table,
             (0..=most).map(name).collect(),
             Vec::new(),
         ))])
     };
-    check_refused(removed, "bytes does not fit one frame");
+    let most = u32::try_from(large / 32).unwrap();
+    check_refused(
+        |_, table| removed(most, table),
+        "bytes does not fit one frame",
+    );
+    // They fit the frame, but nobody could read them again.
+    check_refused(
+        |_, table| removed(131_072, table),
+        "one commit takes 131072",
+    );
 }
 
 #[test]

@@ -14,7 +14,8 @@ use thalweg_sim::damage::{
 };
 use thalweg_sim::files::files_of;
 use thalweg_sim::masks::{
-    carried_rows_not_hidden, last_rows_deleted, rewritten_without_deleted_rows, row_deleted_twice,
+    border_of_a_range_while_it_is_merged, carried_rows_not_hidden, last_rows_deleted,
+    merge_of_blocks_beside_a_range, rewritten_without_deleted_rows, row_deleted_twice,
     rows_that_came_into_a_range,
 };
 use thalweg_sim::oracle::Violation;
@@ -62,7 +63,10 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::HideUnsynced => crashes(named("raw rows to disk")),
         Rule::NamedItems => replacement_of_a_key_that_was_used_again(),
         Rule::CompleteRanges => rows_beside_a_build(),
-        Rule::HiddenRowsAddUp => row_deleted_while_it_is_rewritten(),
+        Rule::HiddenRowsAddUp => {
+            let violations = row_deleted_while_it_is_rewritten();
+            [violations, border_of_a_range_while_it_is_merged()].concat()
+        }
         Rule::NewPositions => row_deleted_twice(),
         Rule::LeavingItems => last_rows_deleted(),
         Rule::CarriedHidden => carried_rows_not_hidden(),
@@ -74,6 +78,7 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
             found
         }
         Rule::RunsOfSnapshot => rows_that_came_into_a_range(),
+        Rule::RunsRefuseNobody => merge_of_blocks_beside_a_range(),
         Rule::LoweredCoverage => crashes(named("indexes")),
         Rule::Checksum => {
             let specimen = specimen();

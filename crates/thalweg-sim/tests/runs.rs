@@ -15,17 +15,18 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability::{Disk, Process};
+use thalweg_kernel::index::{Entry, ItemName, Step as Visit};
 use thalweg_kernel::orders::{OrderReplace, Removed, ReplaceEdit, Run};
 use thalweg_kernel::repair::repair;
 use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, ErrorKind, Options, Result, TableId, limit_page_entries,
+    Commit, CommitNo, Edit, ErrorKind, Options, Result, TableId, TableSnapshot, limit_page_entries,
 };
 use thalweg_sim::driver::deletes::range_to_delete;
 use thalweg_sim::masks::{hide, mask, range};
-use thalweg_sim::oracle::rows_of;
+use thalweg_sim::oracle::{hidden_rows, rows_of};
 use thalweg_sim::orders::{commit_edit, open_indexed, staged};
-use thalweg_sim::toy::{Row, Toy};
+use thalweg_sim::toy::{Row, Toy, block_of_order};
 
 fn rows(keys: impl IntoIterator<Item = i64>) -> Vec<Row> {
     keys.into_iter().map(|key| (key, key + 1_000)).collect()
@@ -160,6 +161,36 @@ fn a_run_of_which_an_item_went_conflicts() {
 }
 
 #[test]
+fn more_runs_than_a_commit_takes_are_a_limit_with_a_way_out() {
+    let (_, toy, table) = in_order(8, 0..16);
+    let run = runs_of(&range(&toy, table, 0..=1))[0];
+    let nth = |n: u32| {
+        let mut name = run.first;
+        name.key.ordinal = n;
+        let (first, last) = (name, name);
+        Run { first, last, ..run }
+    };
+    let many = |runs: u32| {
+        let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+        let edit = ReplaceEdit {
+            deleted: u64::from(runs) * run.rows,
+            orders: vec![OrderReplace::of_runs(0, (0..runs).map(nth).collect())],
+            ..ReplaceEdit::of_orders(table)
+        };
+        let deletion = Commit {
+            runs_of: vec![state],
+            edits: vec![Edit::Replace(edit)],
+            ..Commit::default()
+        };
+        commit(&toy, deletion).unwrap_err()
+    };
+    let refused = many(32_769);
+    assert_eq!(refused.kind(), ErrorKind::Limit);
+    assert!(refused.message().contains("run `maintain`"), "{refused}");
+    assert_eq!(many(32_768).kind(), ErrorKind::Conflict);
+}
+
+#[test]
 fn runs_are_those_of_a_snapshot() {
     let (_, toy, table) = in_order(4, 0..32);
     let of_none = Commit {
@@ -192,6 +223,8 @@ enum Step {
     Hide(RangeInclusive<i64>),
     /// A deletion that was planned before so many of the steps before it.
     Delete(RangeInclusive<i64>, usize),
+    /// A merge of so many items from one of them on, which was made before so many of the steps before it.
+    Merge(usize, usize, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -205,14 +238,87 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Checkpoint),
         1 => range().prop_map(Step::Hide),
         3 => (range(), 0_usize..3).prop_map(|(keys, before)| Step::Delete(keys, before)),
+        2 => (any::<usize>(), 1_usize..5, 0_usize..4)
+            .prop_map(|(from, many, before)| Step::Merge(from, many, before)),
     ]
+}
+
+/// The items of a table, and the rows of each that are not hidden.
+fn kept_items(toy: &Toy, state: &TableSnapshot) -> Vec<(Entry, Vec<Row>)> {
+    let mut items: Vec<(Entry, Vec<Row>)> = Vec::new();
+    let mut walk = state.tree.walk(None, toy.kernel.store().clone());
+    while let Some(block) = walk
+        .next_at(|entry, place| {
+            if place.is_some_and(|place| place.item == ItemName::of(entry)) {
+                items.push((entry.clone(), Vec::new()));
+            }
+            Visit::Descend
+        })
+        .unwrap()
+    {
+        let place = walk.place().unwrap();
+        let rows = toy.block_rows(&block).unwrap();
+        let hidden = hidden_rows(state, &place, rows.len());
+        let kept = (0_u32..)
+            .zip(rows)
+            .filter(|(at, _)| !hidden.contains(at))
+            .map(|(_, row)| row);
+        let of_item = |(entry, _): &&mut (Entry, Vec<Row>)| ItemName::of(entry) == place.item;
+        items.iter_mut().find(of_item).unwrap().1.extend(kept);
+    }
+    items
+}
+
+/// How many rows of an item are hidden; `None`: it is not there.
+fn hidden_of(toy: &Toy, state: &TableSnapshot, name: ItemName) -> Option<u64> {
+    let items = kept_items(toy, state);
+    let found = items.iter().find(|(entry, _)| ItemName::of(entry) == name);
+    found.map(|(entry, rows)| entry.rows - rows.len() as u64)
+}
+
+/// A merge of some items as of a snapshot, and how many rows of each are hidden there. `ordinal`: no other block has it.
+fn merge(
+    toy: &Toy,
+    state: &TableSnapshot,
+    from: usize,
+    many: usize,
+    ordinal: u32,
+) -> Option<(Commit, Vec<(ItemName, u64)>)> {
+    let items = kept_items(toy, state);
+    let from = from.checked_rem(items.len())?;
+    let chosen = &items[from..items.len().min(from + many)];
+    let mut rows: Vec<Row> = { chosen.iter() }
+        .flat_map(|(_, rows)| rows.clone())
+        .collect();
+    rows.sort_unstable();
+    let first = chosen.iter().map(|(entry, _)| entry.commit_min).min()?;
+    let last = chosen.iter().map(|(entry, _)| entry.commit_max).max()?;
+    let hidden =
+        |(entry, rows): &(Entry, Vec<Row>)| (ItemName::of(entry), entry.rows - rows.len() as u64);
+    let hidden: Vec<(ItemName, u64)> = chosen.iter().map(hidden).collect();
+    let mut fragment = toy.kernel.stage_fragment_of(state.id, 0).unwrap();
+    let mut block = block_of_order((state.id, 0), rows, Some((first, last)), 2);
+    block.entry = block.entry.committed(first, last, ordinal);
+    fragment.add_block(&block).unwrap();
+    let root = fragment.finish().unwrap();
+    let names = hidden.iter().map(|(name, _)| *name).collect();
+    let edit = ReplaceEdit {
+        left_out: hidden.iter().map(|(_, rows)| rows).sum(),
+        ..ReplaceEdit::of_rows(state.id, names, vec![root])
+    };
+    let commit = Commit {
+        edits: vec![Edit::Replace(edit)],
+        prepared_at: Some(state.commit()),
+        ..Commit::default()
+    };
+    Some((commit, hidden))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A deletion that was planned from an older snapshot takes the rows of that snapshot, or is refused for what others have deleted
-    /// or moved: never for what was appended.
+    /// or moved: never for what was appended. A merge is refused for another merge, or for what was deleted of its own blocks.
     #[test]
     fn a_deletion_takes_the_rows_that_it_has_found(steps in vec(step(), 1..30), seed in 0_u64..1_000) {
         limit_page_entries(4);
@@ -221,7 +327,9 @@ proptest! {
         let mut model: BTreeSet<(i64, i64)> = BTreeSet::new();
         let mut number = 0;
         let mut snapshots = Vec::new();
-        for step in &steps {
+        // Which of the steps were merges.
+        let mut merged = Vec::new();
+        for (ordinal, step) in (100..).zip(&steps) {
             let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
             // Whether anything but appends came since.
             snapshots.push((state, false));
@@ -230,7 +338,7 @@ proptest! {
                 keys.sort_unstable();
                 keys.into_iter().map(|key| { number += 1; (key, number) }).collect()
             };
-            let mut has_moved = false;
+            let (mut has_moved, mut has_merged) = (false, false);
             match step {
                 Step::Group(keys) => {
                     let rows = fresh(keys);
@@ -283,7 +391,24 @@ proptest! {
                         }
                     }
                 }
+                Step::Merge(from, many, before) => {
+                    let at = snapshots.len().saturating_sub(before + 1);
+                    let (state, _) = snapshots[at].clone();
+                    let now = toy.kernel.snapshot().unwrap().table(table).unwrap();
+                    if let Some((commit, sources)) = merge(&toy, &state, *from, *many, ordinal) {
+                        let is_same = |(name, hidden): &(ItemName, u64)| hidden_of(&toy, &now, *name) == Some(*hidden);
+                        let is_met = !sources.iter().all(is_same) || merged[at..].contains(&true);
+                        match toy.kernel.commit(commit, Process) {
+                            Ok(_) => (has_moved, has_merged) = (true, true),
+                            Err(error) => {
+                                prop_assert_eq!(error.kind(), ErrorKind::Conflict);
+                                prop_assert!(is_met, "refused for other blocks: {}", error);
+                            }
+                        }
+                    }
+                }
             }
+            merged.push(has_merged);
             snapshots.last_mut().unwrap().1 = has_moved;
             let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
             let rows: BTreeSet<Row> = rows_of(&toy, &state).unwrap().into_iter().collect();
@@ -422,7 +547,7 @@ fn a_repair_applies_runs_to_what_is_there() {
             true => toy.append_fragment(table, &rows([10, 11, 40]), 2).unwrap(),
         };
         toy.append(table, &rows([5]), Disk).unwrap();
-        commit(&toy, range(&toy, table, 4..=28)).unwrap();
+        let deleted = commit(&toy, range(&toy, table, 4..=28)).unwrap();
         toy.append(table, &rows([50]), Disk).unwrap();
         let image = sim.crash_image(&CrashChoice::Kill);
         lose(&image, lost);
@@ -441,6 +566,17 @@ fn a_repair_applies_runs_to_what_is_there() {
             "{:?}",
             report.given_up
         );
+        // Its runs, a row at the border, and the open one.
+        let left_out = format!("26 deleted rows may be back: commit {}", deleted.0);
+        let mut told = report.given_up.iter();
+        assert_eq!(
+            told.any(|damage| damage.what.starts_with(&left_out)),
+            loses_edits,
+            "{:?}",
+            report.given_up
+        );
+        let stays = |damage: &Damage| damage.what.contains("stay where they were");
+        assert!(!report.mended.iter().any(stays), "{:?}", report.mended);
         assert!(
             repaired
                 .kernel
@@ -449,5 +585,57 @@ fn a_repair_applies_runs_to_what_is_there() {
                 .damage
                 .is_empty()
         );
+    }
+}
+
+/// Damages a slot of the root.
+fn lose_slot(sim: &SimEnv, slot: u64) {
+    let at = slot * 4096 + 50;
+    let root = Path::new("/db/root");
+    let byte = sim.read_file(root).unwrap()[usize::try_from(at).unwrap()];
+    sim.overwrite_file(root, at, &[byte ^ 0x55]).unwrap();
+}
+
+#[test]
+fn a_repair_prefers_no_checkpoint_for_rows_that_were_deleted_since() {
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let (sim, toy, table) = in_order(7, 0..80);
+    toy.kernel.checkpoint().unwrap();
+    toy.append(table, &rows([200]), Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let added = toy
+        .append_fragment(table, &rows([100, 101, 102]), 2)
+        .unwrap();
+    let deleted = commit(&toy, range(&toy, table, 4..=68)).unwrap();
+    let hidden = hide(&toy, mask(&toy, table, &[1, 200])).unwrap();
+    toy.append(table, &rows([300]), Disk).unwrap();
+    toy.kernel.checkpoint().unwrap();
+    let tail = toy.append(table, &rows([350]), Disk).unwrap();
+    toy.append(table, &rows([400]), Disk).unwrap();
+    let want = keys_of(&toy, table);
+    // One of the slots leads to the log before the deletion. The other checkpoint has all that the lost frame did.
+    for (slot, lost) in (0..2).flat_map(|slot| [added, deleted, hidden].map(|lost| (slot, lost))) {
+        // And without a commit that is missing from either.
+        for loses_tail in [false, true] {
+            let mut want = want.clone();
+            let image = sim.crash_image(&CrashChoice::Kill);
+            lose_slot(&image, slot);
+            lose(&image, lost);
+            if loses_tail {
+                lose(&image, tail);
+                want.retain(|key| *key != 350);
+            }
+            let report = repair(&image.env(), Path::new("/db"), &options, &mut |_| {}).unwrap();
+            let repaired = Toy::open(&image.env(), "/db", &options, 4).unwrap();
+            let place = format!(
+                "slot {slot}, {lost:?}, {loses_tail}: {:#?}",
+                report.given_up
+            );
+            assert_eq!(keys_of(&repaired, table), want, "{place}");
+            assert_eq!(report.given_up.len(), usize::from(loses_tail), "{place}");
+        }
     }
 }

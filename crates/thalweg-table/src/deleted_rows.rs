@@ -126,7 +126,7 @@ impl DeletedRows {
     }
 
     /// The ranges between them, of so many rows.
-    fn kept(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn kept(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
         let ends = self.0.iter().map(|run| run.end);
         let starts = self.0.iter().map(|run| run.start);
         std::iter::once(0)

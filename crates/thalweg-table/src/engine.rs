@@ -9,6 +9,7 @@ use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::pool::Pool;
 use crate::raw_sizes::RawSizes;
+use crate::table_turns::{AllTurns, TableTurns};
 use crate::turns::Turns;
 use std::collections::HashMap;
 use std::fmt;
@@ -126,6 +127,8 @@ struct Inner {
     closed: Closed,
     /// Held by whoever maintains a table.
     maintenance: Turns<Maintenance>,
+    /// Taken by whoever deletes rows of a table or merges its blocks, and was refused before.
+    table_turns: AllTurns,
     /// A table was dropped since somebody last took that: the drop itself must not wait for a turn.
     has_dropped: AtomicBool,
 }
@@ -170,6 +173,7 @@ impl Engine {
                     has_garbage: may_have_garbage,
                     ..Maintenance::default()
                 }),
+                table_turns: AllTurns::default(),
                 has_dropped: AtomicBool::new(false),
             })),
         }
@@ -248,6 +252,12 @@ impl Engine {
     /// Held by whoever maintains a table.
     pub(crate) fn maintenance(&self) -> &Turns<Maintenance> {
         &self.inner.maintenance
+    }
+
+    /// The turns of those who delete rows of a table or merge its blocks.
+    pub(crate) fn turns_of(&self, table: TableId) -> Result<Arc<TableTurns>> {
+        self.inner.closed.check()?;
+        Ok(self.inner.table_turns.of(table))
     }
 
     /// Lets go of what is kept of tables that were dropped.

@@ -48,6 +48,7 @@ mod summarise;
 mod sweep;
 pub mod system_columns;
 pub mod table;
+mod table_turns;
 mod turns;
 mod unlisted;
 pub mod wide;

@@ -53,6 +53,11 @@ impl<T> Turns<T> {
         }
     }
 
+    /// Whether somebody has it or waits for it.
+    pub(crate) fn is_taken(&self) -> bool {
+        !self.queue.lock().numbers.is_empty()
+    }
+
     /// Waits for a turn; `None` if that is given up, because `go_on`, which is asked where it has to be waited for, says no.
     pub(crate) fn wait(&self, go_on: &dyn Fn() -> bool) -> Option<Turn<'_, T>> {
         let place = Place {

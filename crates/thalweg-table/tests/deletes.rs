@@ -1,13 +1,15 @@
 //! Ranges that are deleted while others write: each row is deleted once or is there, and no call loses its races for ever.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use thalweg_table::{
-    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange, Table,
-    Value,
+    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
+    ScanRequest, Table, Value,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -109,4 +111,105 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
     assert_eq!(table.delete_range(KeyRange::ALL, PROCESS).unwrap(), 0);
     assert_eq!(table.delete_range(KeyRange::EMPTY, PROCESS).unwrap(), 0);
     assert_eq!(table.stats().unwrap().rows, 0);
+}
+
+#[test]
+fn blocks_are_merged_while_rows_of_others_are_deleted() {
+    let table = table();
+    for round in 0_i64..400 {
+        // Each batch lies over all keys.
+        let times = (0..400).map(move |n| n * 1_000 + round);
+        table.append([Ok(batch(&table, times))], PROCESS).unwrap();
+    }
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for first in (1_000_000_000_i64..).step_by(400) {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let rows = batch(&table, first..first + 400);
+                table.append([Ok(rows)], PROCESS).unwrap();
+                let last = first + 399;
+                let deleted = table.delete_range(KeyRange { first, last }, PROCESS);
+                assert_eq!(deleted.unwrap(), 400);
+            }
+        });
+        let maintained = (0..3).try_for_each(|_| table.maintain().map(|_| ()));
+        is_done.store(true, Ordering::Relaxed);
+        maintained.unwrap();
+    });
+}
+
+#[test]
+fn blocks_are_merged_while_rows_of_just_these_are_deleted() {
+    let table = table();
+    for round in 0_i64..200 {
+        let times = (0..400).map(move |n| n * 1_000 + round);
+        table.append([Ok(batch(&table, times))], PROCESS).unwrap();
+    }
+    let (is_done, deleted) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for time in (0..400_i64).cycle().map(|n| n * 1_000).zip(0..) {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                // One row of each batch after the other, from all over the table.
+                let first = time.0 + time.1 / 400;
+                let rows = table.delete_range(KeyRange { first, last: first }, PROCESS);
+                deleted.fetch_add(rows.unwrap(), Ordering::Relaxed);
+            }
+        });
+        let maintained = table.maintain();
+        is_done.store(true, Ordering::Relaxed);
+        maintained.unwrap();
+    });
+    let left = table.view().unwrap().row_count();
+    assert_eq!(left + deleted.into_inner(), 200 * 400);
+}
+
+#[test]
+fn rows_that_are_deleted_while_they_become_blocks_stay_deleted() {
+    const ROWS: i64 = 6_000;
+    let table = table();
+    let time = |number: i64| number * 1_237 % ROWS;
+    let (appended, is_done) = (AtomicI64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Each time once, out of order, in commits of a few rows.
+            for first in (0..ROWS).step_by(12) {
+                let rows = batch(&table, (first..first + 12).map(time));
+                table.append([Ok(rows)], PROCESS).unwrap();
+                appended.store(first + 12, Ordering::Release);
+            }
+        });
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                table.maintain().unwrap();
+            }
+        });
+        // One of four rows, those that have just come.
+        let deleted = (0..ROWS).step_by(4).try_for_each(|number| {
+            while appended.load(Ordering::Acquire) <= number {
+                std::thread::yield_now();
+            }
+            let (first, last) = (time(number), time(number));
+            let rows = table.delete_range(KeyRange { first, last }, PROCESS)?;
+            assert_eq!(rows, 1);
+            Ok::<(), thalweg_table::Error>(())
+        });
+        is_done.store(true, Ordering::Relaxed);
+        deleted.unwrap();
+    });
+    let mut left: Vec<i64> = Vec::new();
+    for rows in table.view().unwrap().scan(&ScanRequest::default()).unwrap() {
+        let rows = rows.unwrap();
+        let times = rows.column(0).as_primitive::<Int64Type>();
+        left.extend(times.values().iter());
+    }
+    let kept = (0..ROWS).filter(|number| number % 4 != 0);
+    let mut want: Vec<i64> = kept.map(time).collect();
+    want.sort_unstable();
+    assert_eq!(left, want);
 }

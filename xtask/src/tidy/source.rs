@@ -17,6 +17,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/thalweg-codec/src/wide/symbols/x86.rs",
     "crates/thalweg-env/src/os/locks.rs",
     "crates/thalweg-python/src/interpreter.rs",
+    "crates/thalweg-python/src/one_row.rs",
     "crates/thalweg-env/src/os/process.rs",
     // Nothing but a real fork shows what a fork does.
     "crates/thalweg-env/tests/agree.rs",

@@ -9,6 +9,7 @@
 //! - Whatever is decoded, memory is bounded by the bytes that are there.
 
 mod chunks;
+mod covered;
 mod edit;
 mod list;
 mod moved;
@@ -18,6 +19,7 @@ mod state;
 mod tests;
 
 pub use crate::index::ItemName;
+pub(crate) use covered::{CoveredPart, CoveredRows, Covering};
 pub use edit::{ItemMask, MaskEdit, PartMask};
 pub use list::{BlockMask, MaskList};
 pub(crate) use moved::MovedBlocks;

@@ -2,7 +2,7 @@
 
 use super::coverage::{CoverageRange, check_ranges, put_ranges, read_ranges};
 use super::state::MOST_ORDERS;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
 use crate::ids::{CommitNo, TableId};
 pub use crate::index::ItemRun as Run;
@@ -181,6 +181,31 @@ impl OrderReplace {
         check_ranges(&self.coverage)
     }
 
+    /// Refuses more items or runs than an order may lose in one commit.
+    ///
+    /// # Errors
+    /// `Limit`, which says what to do.
+    pub fn check_count(&self) -> Result<()> {
+        let (count, most, message) = match &self.removed {
+            Removed::Items(items) => (
+                items.len(),
+                MOST_NAMES,
+                "items are replaced: commit in several steps",
+            ),
+            Removed::Runs(runs) => (
+                runs.len(),
+                MOST_RUNS,
+                "runs of blocks are to be deleted, between others that reach out of the range: run `maintain` on the table, \
+                 which puts them in order, or delete a smaller range at a time",
+            ),
+        };
+        if count <= most {
+            return Ok(());
+        }
+        let message = format!("{count} {message} (one commit takes {most})");
+        Err(Error::new(ErrorKind::Limit, message))
+    }
+
     /// Runs of items of an order that go, ascending, and nothing that comes.
     #[must_use]
     pub fn of_runs(order: u32, removed: Vec<Run>) -> Self {
@@ -290,6 +315,14 @@ impl ReplaceEdit {
     /// Whether its items go by runs.
     pub(crate) fn has_runs(&self) -> bool {
         self.orders.iter().any(|order| order.removed.has_runs())
+    }
+
+    /// Whether it deletes runs of rows and does nothing else.
+    pub(crate) fn removes_runs_alone(&self) -> bool {
+        let is_run = |order: &OrderReplace| {
+            order.order == 0 && order.removed.has_runs() && order.added.is_empty()
+        };
+        self.orders.iter().all(is_run)
     }
 
     /// Checks the edit on its own: called before it is written, and after it was read.

@@ -52,6 +52,17 @@ impl LostPages {
         lost_rows
     }
 
+    /// Those that commits of the log have not brought back.
+    pub(super) fn missing_rows(&self) -> HashMap<TableId, u64> {
+        let mut missing = self.rows_by_table();
+        for (table, rows) in &self.replaced_rows {
+            if let Some(missing) = missing.get_mut(table) {
+                *missing = missing.saturating_sub(*rows);
+            }
+        }
+        missing
+    }
+
     /// The tables of which commits of the log have replaced all that lay below lost pages, and so brought all rows back.
     fn replaced(&self) -> HashSet<TableId> {
         let is_back = |(table, rows): &(TableId, u64)| self.replaced_rows.get(table) == Some(rows);
@@ -194,13 +205,16 @@ pub(super) fn report_masks_without_items(
         if rows > 0 {
             report
                 .given_up
-                .push(deleted_rows_may_be_back(&table.name, rows));
+                .push(deleted_rows_may_be_back(&table.name, rows, BLOCKS_LOST));
         }
     }
     Ok(())
 }
 
-pub(super) fn deleted_rows_may_be_back(table: &str, rows: u64) -> Damage {
+/// Why deleted rows may be back.
+pub(super) const BLOCKS_LOST: &str = "the blocks that had them were lost";
+
+pub(super) fn deleted_rows_may_be_back(table: &str, rows: u64, why: &str) -> Damage {
     Damage {
         file: PathBuf::from(ROOT_NAME),
         offset: 0,
@@ -208,7 +222,7 @@ pub(super) fn deleted_rows_may_be_back(table: &str, rows: u64) -> Damage {
         keys: None,
         rows: Some(rows),
         commits: None,
-        what: format!("{rows} deleted rows may be back: the blocks that had them were lost"),
+        what: format!("{rows} deleted rows may be back: {why}"),
     }
 }
 

@@ -10,6 +10,7 @@
 //!   given up; none comes twice.
 
 mod find;
+mod kept;
 mod lost_pages;
 mod names;
 mod salvage;
@@ -30,9 +31,9 @@ use crate::root::{Root, RootFile};
 use crate::segment_supply::SegmentSupply;
 use crate::state::{PinnedState, Snapshot};
 use crate::store::Store;
-use crate::table_state::TableState;
 use crate::verify::{Check, Damage, VerifyReport};
 use crate::working::Working;
+use kept::{Compared, Kept};
 use lost_pages::{leave_out_lost_pages, report_masks_without_items};
 use salvage::salvage;
 use start::{Sources, Start};
@@ -242,7 +243,7 @@ fn damage_of(
 struct Reached {
     start: Start,
     report: RepairReport,
-    rows: u64,
+    kept: Kept,
     /// What is given up may depend on the start: index pages of its checkpoint are damaged, or commits could not be applied.
     may_be_of_its_start: bool,
     /// The last of the damaged pages, if rows are lost with it.
@@ -254,26 +255,19 @@ struct Reached {
 impl Reached {
     fn from(mut start: Start, store: &Store, mut report: RepairReport) -> Result<Self> {
         let mut lost = leave_out_lost_pages(&mut start.working, store)?;
-        let unproven = salvage(&mut start, store, &mut lost, &mut report)?;
+        let salvaged = salvage(&mut start, store, &mut lost, &mut report)?;
         let may_be_of_its_start = !lost.pages.is_empty() || !report.given_up.is_empty();
         let last_lost = lost.with_rows().map(|lost| lost.at).max();
+        let kept = Kept::of(&start.working, &salvaged.back, &lost.missing_rows());
         lost.report(&start, &mut report);
         report_masks_without_items(&mut start.working, store, &mut report)?;
-        let working = &start.working;
-        let rows_of = |table: &Arc<TableState>| {
-            let pending = table.tree.pending().map_or(&[][..], |p| &p.added);
-            let items = table.tree.total().into_iter().chain(pending);
-            let open = table.open.iter(working.commit);
-            let open = open.map(|open| u64::from(open.part.rows));
-            items.map(|item| item.rows).chain(open).sum::<u64>()
-        };
         Ok(Self {
-            rows: working.tables.iter().map(rows_of).sum(),
+            kept,
             start,
             report,
             may_be_of_its_start,
             last_lost,
-            unproven,
+            unproven: salvaged.unproven,
         })
     }
 
@@ -285,10 +279,16 @@ impl Reached {
 
     /// Whether more is left than of another state.
     fn is_more_than(&self, other: &Self) -> bool {
-        keeps_more(
-            (&self.start, &self.report, self.rows),
-            (&other.start, &other.report, other.rows),
-        )
+        self.compared().is_more_than(&other.compared())
+    }
+
+    fn compared(&self) -> Compared<'_> {
+        Compared {
+            start: &self.start,
+            report: &self.report,
+            rows: self.kept.rows,
+            kept: &self.kept,
+        }
     }
 
     fn check(mut self, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<Outcome> {
@@ -358,23 +358,6 @@ impl OtherStarts {
     }
 }
 
-/// Whether more is left with the first of two starts, each with its report and its rows. Commits but drops remove no rows, so where
-/// the tables are the same the rows that are left tell, whatever was given up by numbers of commits.
-fn keeps_more(
-    (start, report, rows): (&Start, &RepairReport, u64),
-    (other, other_report, other_rows): (&Start, &RepairReport, u64),
-) -> bool {
-    let tables_of = |start: &Start| -> Vec<_> {
-        let tables = start.working.tables.iter();
-        let names = tables.map(|t| (t.id, Arc::clone(&t.name), t.definition_version));
-        names.collect()
-    };
-    if rows != other_rows && tables_of(start) == tables_of(other) {
-        return rows > other_rows;
-    }
-    report.loss() < other_report.loss()
-}
-
 /// A state that was reached, and what of it is damaged.
 struct Outcome {
     reached: Reached,
@@ -390,11 +373,15 @@ impl Outcome {
 
     /// Whether more is left than of another one.
     fn is_more_than(&self, other: &Self) -> bool {
-        let rows = |outcome: &Self| outcome.report.checked.rows;
-        keeps_more(
-            (&self.reached.start, &self.report, rows(self)),
-            (&other.reached.start, &other.report, rows(other)),
-        )
+        self.compared().is_more_than(&other.compared())
+    }
+
+    fn compared(&self) -> Compared<'_> {
+        Compared {
+            report: &self.report,
+            rows: self.report.checked.rows,
+            ..self.reached.compared()
+        }
     }
 
     /// Tells of the damage that the other outcome has met as well: with this one little or nothing is lost by it, but the root must

@@ -4,12 +4,13 @@
 //! - The outcome is the state that all commits make but those that are listed as given up. Where it cannot be known that a
 //!   commit does to this state what it did to the lost one, it is left out.
 //! - A commit that only moves rows (blocks of open rows, blocks in the place of others) is left out without a loss: its
-//!   rows stay where they were.
+//!   rows stay where they were. One that deletes rows is listed, with those of them that are there.
 //! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits are:
 //!   handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
 
 use super::RepairReport;
-use super::lost_pages::{LostPages, deleted_rows_may_be_back};
+use super::kept::TableRows;
+use super::lost_pages::{BLOCKS_LOST, LostPages, deleted_rows_may_be_back};
 use super::names::DisplacedTables;
 use super::start::{EpochLog, Start, UNKNOWN};
 use crate::block::ROWS_ORDER;
@@ -19,14 +20,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{EntryKey, ItemName, Tree};
-use crate::orders::Removed;
+use crate::masks::{MaskEdit, MaskList};
+use crate::orders::{Removed, ReplaceEdit};
 use crate::paths::segment_name;
 use crate::recover::blocks_verify;
 use crate::replay::{Frame, Replay, Skipped};
 use crate::store::Store;
 use crate::verify::{Damage, log_damage};
 use crate::working::Working;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 /// Numbers of tables that are kept free for one lost stretch of the log. To have made as many, 512 MiB of it must have been nothing
@@ -56,13 +58,21 @@ struct Lost {
     error: Error,
 }
 
-/// Applies what can be applied; returns where the log may not have been synced.
+/// The result of applying the log of a start, beside its state.
+pub(crate) struct Salvaged {
+    /// Where it may not have been synced.
+    pub(super) unproven: Vec<Range<LogPosition>>,
+    /// Rows that are there because the commit that deleted them is left out.
+    pub(super) back: TableRows,
+}
+
+/// Applies what can be applied.
 pub(crate) fn salvage(
     start: &mut Start,
     store: &Store,
     lost: &mut LostPages,
     report: &mut RepairReport,
-) -> Result<Vec<Range<LogPosition>>> {
+) -> Result<Salvaged> {
     let lost_rows = &lost.rows_by_table();
     let mut salvage = Salvage {
         store,
@@ -75,6 +85,7 @@ pub(crate) fn salvage(
         displaced: DisplacedTables::default(),
         left_out: Vec::new(),
         replaced_rows: HashMap::new(),
+        back: HashMap::new(),
         open_end: None,
         exact: true,
         edits_lost: false,
@@ -87,11 +98,15 @@ pub(crate) fn salvage(
     }
     let at = start.logs.last().map_or(END, |log| log.replay.at());
     salvage.finish(at, start.told_elsewhere);
+    let back = std::mem::take(&mut salvage.back);
     lost.replaced_rows = salvage.conclude();
     let ends = start.logs.iter().skip(1).map(|next| next.from);
     let ends = ends.chain([END]);
     let logs = start.logs.iter().zip(ends);
-    Ok(logs.map(|(log, end)| log.proven..end).collect())
+    Ok(Salvaged {
+        unproven: logs.map(|(log, end)| log.proven..end).collect(),
+        back,
+    })
 }
 
 /// Behind every frame.
@@ -120,6 +135,8 @@ struct Salvage<'a> {
     left_out: Vec<(List, usize, TableId)>,
     /// Rows below lost pages that replacements have brought back, by table.
     replaced_rows: HashMap<TableId, u64>,
+    /// Rows that are there because the commit that deleted them is left out, by table.
+    back: TableRows,
     /// Damage at which an epoch ended. What is lost by it shows where the next one goes on.
     open_end: Option<Lost>,
     /// Every commit so far was applied.
@@ -269,7 +286,7 @@ impl Salvage<'_> {
             None => {
                 for (table, rows) in in_part {
                     if let Some(table) = self.working.table(table) {
-                        let damage = deleted_rows_may_be_back(&table.name, rows);
+                        let damage = deleted_rows_may_be_back(&table.name, rows, BLOCKS_LOST);
                         self.report.given_up.push(damage);
                     }
                 }
@@ -284,7 +301,7 @@ impl Salvage<'_> {
                     .apply(commit, &mut frame.changes, frame.at, self.store)
             }
             Some(why) => {
-                self.leave_out(&frame, &why);
+                self.leave_out(&frame, &why)?;
                 self.working.commit = commit;
                 Ok(())
             }
@@ -393,8 +410,10 @@ impl Salvage<'_> {
             if let Change::Mask(edit) = change {
                 let rows = self.working.forget_lost_items(edit, &brought, self.store)?;
                 if let Some(table) = self.working.table(edit.table).filter(|_| rows > 0) {
-                    let damage = deleted_rows_may_be_back(&table.name, rows);
+                    let damage = deleted_rows_may_be_back(&table.name, rows, BLOCKS_LOST);
                     self.report.given_up.push(damage);
+                    let back = self.back.entry(edit.table).or_default();
+                    *back = back.saturating_add(rows);
                 }
             }
         }
@@ -487,8 +506,9 @@ impl Salvage<'_> {
         }
     }
 
-    fn leave_out(&mut self, frame: &Frame, why: &str) {
+    fn leave_out(&mut self, frame: &Frame, why: &str) -> Result<()> {
         let changes = &frame.changes;
+        let back = self.rows_back(changes)?;
         self.exact = false;
         for change in changes {
             match change {
@@ -530,15 +550,74 @@ impl Salvage<'_> {
         if let Some(table) = only_table(changes) {
             self.left_out.push((list, place, table));
         }
-        for change in changes {
-            let Change::Edit(Edit::Replace(edit)) = change else {
-                continue;
-            };
-            if let Some(table) = self.working.table(edit.table).filter(|_| edit.deleted > 0) {
-                let damage = deleted_rows_may_be_back(&table.name, edit.deleted);
+        for (table, rows) in back {
+            let back = self.back.entry(table).or_default();
+            *back = back.saturating_add(rows);
+            if let Some(table) = self.working.table(table) {
+                let why = format!("commit {}, which deleted them, is left out", commit.0);
+                let damage = deleted_rows_may_be_back(&table.name, rows, &why);
                 self.report.given_up.push(damage);
             }
         }
+        Ok(())
+    }
+
+    /// The rows that changes which are left out would have deleted, as far as they are there, by table.
+    fn rows_back(&self, changes: &[Change]) -> Result<BTreeMap<TableId, u64>> {
+        let mut back: BTreeMap<TableId, u64> = BTreeMap::new();
+        for change in changes {
+            let (table, rows) = match change {
+                Change::Edit(Edit::Replace(edit)) if edit.deleted > 0 => {
+                    (edit.table, self.rows_to_delete(edit)?)
+                }
+                Change::Mask(edit) => (edit.table, self.rows_to_hide(edit)?),
+                _ => continue,
+            };
+            if rows > 0 {
+                let back = back.entry(table).or_default();
+                *back = back.saturating_add(rows);
+            }
+        }
+        Ok(back)
+    }
+
+    /// The rows of the items that a replacement removes, without hidden ones, if it deletes them.
+    fn rows_to_delete(&self, edit: &ReplaceEdit) -> Result<u64> {
+        let rows = edit.orders.first().filter(|rows| rows.order == ROWS_ORDER);
+        let (Some(state), Some(rows)) = (self.working.table(edit.table), rows) else {
+            return Ok(0);
+        };
+        let names: HashSet<&ItemName> = rows.removed_items().iter().collect();
+        let mut items = state.tree.whole_items(self.store, &mut |_, _| {})?;
+        items.retain(|item| {
+            let runs = rows.removed_runs();
+            names.contains(&ItemName::of(item)) || runs.iter().any(|run| run.contains(item.key()))
+        });
+        let kept = items.iter().map(|item| {
+            let hidden = { state.masks() }.and_then(|masks| masks.of_item(&ItemName::of(item)));
+            item.rows.saturating_sub(hidden.map_or(0, MaskList::rows))
+        });
+        let kept = kept.fold(0, u64::saturating_add);
+        Ok(kept.min(edit.deleted))
+    }
+
+    /// The rows that an edit would hide in items and open rows that are there.
+    fn rows_to_hide(&self, edit: &MaskEdit) -> Result<u64> {
+        let Some(state) = self.working.table(edit.table) else {
+            return Ok(0);
+        };
+        let mut rows = 0_u64;
+        for item in &edit.items {
+            let found = state.tree.item(item.name.key, self.store)?;
+            if found.is_some_and(|found| ItemName::of(&found) == item.name) {
+                rows = rows.saturating_add(item.newly);
+            }
+        }
+        let parts = edit
+            .parts
+            .iter()
+            .map(|part| u64::from(part.positions.rows()));
+        Ok(parts.fold(rows, u64::saturating_add))
     }
 
     /// Writes into the report which names the tables have at the end of the log: other tables may have those that they had before.
@@ -705,7 +784,7 @@ fn keys_of(changes: &[Change]) -> Option<(i64, i64)> {
 fn only_moves_rows(change: &Change) -> bool {
     match change.adds() {
         Some((head, _)) => !head.is_of_new_rows(),
-        None => matches!(change, Change::Edit(Edit::Replace(_))),
+        None => matches!(change, Change::Edit(Edit::Replace(edit)) if edit.deleted == 0),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{Entry, ItemName, ItemRun, PageLoader};
-use crate::limits::MASKS_LIMIT_BYTES;
+use crate::limits::{MASKS_LIMIT_BYTES, MOST_CARRIED_BYTES};
 use crate::masks::{ItemMask, MaskEdit, MaskList, Masked, TableMasks};
 use crate::rules::Rule;
 use crate::table_state::TableState;
@@ -184,10 +184,19 @@ impl Working {
         Ok(())
     }
 
-    /// Refuses masks for which there is no room.
-    pub(super) fn check_room_for_masks(&self, hidden: &[Hidden]) -> Result<()> {
+    /// Refuses masks for which there is no room. What is carried was hidden before: it may take a little more where it is now, for
+    /// rows that cannot become blocks keep all appends waiting.
+    pub(super) fn check_room_for_masks(&self, changes: &[Change], hidden: &[Hidden]) -> Result<()> {
         let grown: u64 = hidden.iter().map(|hidden| self.grown_bytes(hidden)).sum();
-        if grown == 0 || self.mask_bytes + grown <= MASKS_LIMIT_BYTES {
+        let carries = |change: &Change| match change {
+            Change::Edit(Edit::Replace(edit)) => edit.carried > 0,
+            change => change.adds().is_some_and(|(head, _)| head.carried > 0),
+        };
+        let most_bytes = match changes.iter().any(carries) {
+            true => MASKS_LIMIT_BYTES + MOST_CARRIED_BYTES,
+            false => MASKS_LIMIT_BYTES,
+        };
+        if grown == 0 || self.mask_bytes + grown <= most_bytes {
             return Ok(());
         }
         let message = format!(

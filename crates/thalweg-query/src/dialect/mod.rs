@@ -482,6 +482,14 @@ fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
                 negated,
             }));
         }
+        // Of a parameter that is a list, as in `ts = ANY(?)`.
+        Expr::Value(value) if *op == wanted && matches!(value.value, Value::Placeholder(_)) => {
+            return Ok(Some(Expr::InList {
+                expr: left.clone(),
+                list: vec![(**right).clone()],
+                negated,
+            }));
+        }
         _ => return Ok(None),
     };
     if *op != wanted {

@@ -6,6 +6,7 @@ use crate::error::{query, to_datafusion};
 use crate::functions::guarded::with_guard;
 use crate::functions::scaled::scaled;
 use crate::functions::signed;
+use crate::meaning::dates::sum_of_time;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::functions::datetime::date_part;
@@ -54,7 +55,7 @@ impl ExprPlanner for Operators {
 
     fn plan_binary_op(
         &self,
-        mut expr: RawBinaryExpr,
+        expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let planned = match expr.op {
@@ -68,15 +69,8 @@ impl ExprPlanner for Operators {
                     "^ and ** are powers: put what is raised to one in brackets, or write power(a, b)",
                 )));
             }
-            BinaryOperator::Eq
-            | BinaryOperator::NotEq
-            | BinaryOperator::Lt
-            | BinaryOperator::LtEq
-            | BinaryOperator::Gt
-            | BinaryOperator::GtEq => {
-                compare_as_dates(&mut expr, schema);
-                None
-            }
+            BinaryOperator::Plus => with_parameter(&expr, Operator::Plus, schema),
+            BinaryOperator::Minus => with_parameter(&expr, Operator::Minus, schema),
             _ => None,
         };
         Ok(match planned {
@@ -84,6 +78,20 @@ impl ExprPlanner for Operators {
             None => PlannerResult::Original(expr),
         })
     }
+}
+
+/// A time and a length of which one is a parameter or NULL: DataFusion asks for the type of the sum before parameters are values, and
+/// knows none of a date and a duration.
+fn with_parameter(expr: &RawBinaryExpr, op: Operator, schema: &DFSchema) -> Option<Expr> {
+    let is_open = |side: &Expr| match side {
+        Expr::Placeholder(_) => true,
+        Expr::Literal(value, _) => value.is_null(),
+        _ => false,
+    };
+    if !is_open(&expr.left) && !is_open(&expr.right) {
+        return None;
+    }
+    sum_of_time(&expr.left, op, &expr.right, schema)
 }
 
 /// `text[1:2]` and `text[1]`, of constants from 1 on; others are for the planner to refuse.
@@ -155,59 +163,4 @@ fn of_integers(expr: &RawBinaryExpr, schema: &DFSchema) -> Result<Expr> {
         Operator::Divide,
         right,
     )))
-}
-
-/// Leaves the time of day out of a constant that a date is compared with, as PostgreSQL and DuckDB do.
-fn compare_as_dates(expr: &mut RawBinaryExpr, schema: &DFSchema) {
-    let RawBinaryExpr { left, right, .. } = expr;
-    let (constant, other) = if date_of(right).is_some() {
-        (right, &*left)
-    } else {
-        (left, &*right)
-    };
-    let Some(date) = date_of(constant) else {
-        return;
-    };
-    if matches!(other.get_type(schema), Ok(DataType::Date32)) {
-        *constant = lit(date);
-    }
-}
-
-/// The date of a constant text that goes on with a time of day.
-fn date_of(expr: &Expr) -> Option<String> {
-    const DATE: &[u8; 10] = b"0000-00-00";
-    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = expr else {
-        return None;
-    };
-    let (date, time) = text.split_once([' ', 'T'])?;
-    let fits = |(is, wanted): (u8, &u8)| match wanted {
-        b'0' => is.is_ascii_digit(),
-        wanted => is == *wanted,
-    };
-    let is_date = date.len() == DATE.len() && date.bytes().zip(DATE).all(fits);
-    let is_time = time.len() >= 5
-        && time.as_bytes()[2] == b':'
-        && time
-            .bytes()
-            .all(|b| b.is_ascii_digit() || b == b':' || b == b'.');
-    (is_date && is_time).then(|| date.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_day_are_told_from_other_texts() {
-        for (text, date) in [
-            ("2006-12-16 12:00", Some("2006-12-16")),
-            ("2006-12-16T12:00:00.5", Some("2006-12-16")),
-            ("2006-12-16", None),
-            ("2006-12-16 noon", None),
-            ("2006-12-16 12:00:00Z", None),
-            ("a b", None),
-        ] {
-            assert_eq!(date_of(&lit(text)).as_deref(), date, "{text}");
-        }
-    }
 }

@@ -1,12 +1,14 @@
 //! Dates with intervals, and lengths of lists, before types are made to agree.
 //!
-//! Invariants: a time in a coarse unit plus or minus a written interval with a fraction of it is one in nanoseconds: DataFusion drops the
-//! fraction; a date plus or minus an interval is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the hours;
-//! a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
+//! Invariants: a time in a coarse unit plus or minus a length is one in a unit that holds the sum: DataFusion drops the fraction. It is
+//! nanoseconds for a written interval with a fraction of the unit, microseconds for one that is worked out, and the unit of a duration;
+//! a date plus or minus an interval or a duration is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the
+//! hours; NULL that is added to a time or taken from it is a length, and NULL before a length, or before a time that is taken from it,
+//! a time; a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
 
 use super::nodes::in_all_nodes;
 use crate::pushdown::time::unit_ns;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -85,24 +87,57 @@ fn is_interval(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(_))
 }
 
-/// Whether a written interval is no whole number of the steps of a type of times.
-fn is_finer(interval: &Expr, than: &DataType) -> bool {
-    match (interval, than) {
-        (
-            Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _),
-            DataType::Timestamp(unit, _),
-        ) => by.nanoseconds % unit_ns(*unit) != 0,
-        _ => false,
-    }
+/// The unit that times of `unit` need for a length to be added to them, if it is a finer one. An interval that is not written is one
+/// in microseconds at most: nanoseconds reach from 1677 to 2262 only.
+fn finer_unit(length: &Expr, length_type: &DataType, unit: TimeUnit) -> Option<TimeUnit> {
+    let wanted = match (length, length_type) {
+        (Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _), _) => {
+            match by.nanoseconds % unit_ns(unit) {
+                0 => unit,
+                _ => TimeUnit::Nanosecond,
+            }
+        }
+        (Expr::Literal(..), DataType::Interval(_)) => unit,
+        (_, DataType::Interval(_)) => TimeUnit::Microsecond,
+        (_, DataType::Duration(of_length)) => *of_length,
+        _ => unit,
+    };
+    (wanted > unit).then_some(wanted)
 }
 
-fn in_nanoseconds(times: &Expr, data_type: &DataType) -> Expr {
-    let zone = match data_type {
-        DataType::Timestamp(_, zone) => zone.clone(),
-        _ => None,
+/// Times in the unit in which a length can be added to them, where it is not theirs.
+fn finer_times(times: &Expr, times_type: &DataType, length: &Expr, by: &DataType) -> Option<Expr> {
+    let to = match (times_type, by) {
+        (DataType::Timestamp(unit, zone), _) => {
+            DataType::Timestamp(finer_unit(length, by, *unit)?, zone.clone())
+        }
+        (date, DataType::Interval(_)) if is_date(date) => return Some(time(times)),
+        (date, DataType::Duration(unit)) if is_date(date) => DataType::Timestamp(*unit, None),
+        _ => return None,
     };
-    let to = DataType::Timestamp(TimeUnit::Nanosecond, zone);
-    Expr::Cast(Cast::new(Box::new(times.clone()), to))
+    Some(Expr::Cast(Cast::new(Box::new(times.clone()), to)))
+}
+
+fn is_instant(data_type: &DataType) -> bool {
+    is_date(data_type) || matches!(data_type, DataType::Timestamp(..))
+}
+
+/// NULL that is added to a time, or taken from it, as a length.
+fn null_length(null: &Expr, beside: &DataType) -> Option<Expr> {
+    let to = DataType::Interval(IntervalUnit::MonthDayNano);
+    is_instant(beside).then(|| Expr::Cast(Cast::new(Box::new(null.clone()), to)))
+}
+
+/// NULL before a length, or before a time that is taken from it, as a time.
+fn null_time(null: &Expr, beside: &DataType) -> Option<Expr> {
+    let to = match beside {
+        beside if is_instant(beside) => beside.clone(),
+        DataType::Interval(_) | DataType::Duration(_) => {
+            DataType::Timestamp(TimeUnit::Microsecond, None)
+        }
+        _ => return None,
+    };
+    Some(Expr::Cast(Cast::new(Box::new(null.clone()), to)))
 }
 
 fn time(date: &Expr) -> Expr {
@@ -138,28 +173,38 @@ fn as_time(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
         return Ok(Transformed::no(expr));
     };
+    let sum = sum_of_time(left, *op, right, schema);
+    Ok(sum.map_or_else(|| Transformed::no(expr), Transformed::yes))
+}
+
+/// A time plus or minus a length, in a type that holds it; `None` where it is that already.
+pub(crate) fn sum_of_time(
+    left: &Expr,
+    op: Operator,
+    right: &Expr,
+    schema: &DFSchema,
+) -> Option<Expr> {
     if !matches!(op, Operator::Plus | Operator::Minus) {
-        return Ok(Transformed::no(expr));
+        return None;
     }
     // What has no type yet is for the rules that come later to refuse.
-    let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
-        return Ok(Transformed::no(expr));
+    let (left_type, right_type) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
+    let is_plus = op == Operator::Plus;
+    let (new_left, new_right) = match (&left_type, &right_type) {
+        (DataType::Null, time) if is_plus && is_instant(time) => (null_length(left, time), None),
+        (DataType::Null, beside) => (null_time(left, beside), None),
+        (time, DataType::Null) => (None, null_length(right, time)),
+        (times, by) if is_instant(times) => (finer_times(left, times, right, by), None),
+        (by, times) if is_plus && is_instant(times) => (None, finer_times(right, times, left, by)),
+        _ => (None, None),
     };
-    let (left, right) = if is_date(&left_type) && is_interval(&right_type) {
-        (Box::new(time(left)), right.clone())
-    } else if *op == Operator::Plus && is_interval(&left_type) && is_date(&right_type) {
-        (left.clone(), Box::new(time(right)))
-    } else if is_finer(right, &left_type) {
-        (Box::new(in_nanoseconds(left, &left_type)), right.clone())
-    } else if *op == Operator::Plus && is_finer(left, &right_type) {
-        (left.clone(), Box::new(in_nanoseconds(right, &right_type)))
-    } else {
-        return Ok(Transformed::no(expr));
-    };
-    let op = *op;
-    Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr {
-        left,
+    if new_left.is_none() && new_right.is_none() {
+        return None;
+    }
+    let or = |new: Option<Expr>, old: &Expr| Box::new(new.unwrap_or_else(|| old.clone()));
+    Some(Expr::BinaryExpr(BinaryExpr {
+        left: or(new_left, left),
         op,
-        right,
-    })))
+        right: or(new_right, right),
+    }))
 }

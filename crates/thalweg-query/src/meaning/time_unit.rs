@@ -18,7 +18,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::sync::Arc;
 
 /// The comparison that `expr` is, in the unit of the times that are compared with constants.
-pub(super) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(crate) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let rewritten = match &expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => compared(left, *op, right, schema)?,
         Expr::Between(between) => ranged(between, schema)?,
@@ -30,6 +30,11 @@ pub(super) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transform
         _ => None,
     };
     Ok(rewritten.map_or_else(|| Transformed::no(expr), Transformed::yes))
+}
+
+/// Whether this is a cast of something that is no constant to a time.
+pub(crate) fn is_cast_time(expr: &Expr) -> bool {
+    matches!(cast_type(expr), DataType::Timestamp(..)) && !is_constant(expr)
 }
 
 fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -124,12 +129,27 @@ fn listed(list: &InList, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(None);
     };
     let (nulls, items): (Vec<_>, Vec<_>) = list.list.iter().partition(|item| is_null(item));
-    let Some(instants) = { items.into_iter() }
-        .map(worked_out_ns)
-        .collect::<Option<Vec<_>>>()
-    else {
-        return Ok(None);
-    };
+    let (mut instants, mut others) = (Vec::new(), Vec::new());
+    for item in items {
+        match worked_out_ns(item) {
+            Some(ns) => instants.push(ns),
+            None => others.push(item.clone()),
+        }
+    }
+    if !others.is_empty() {
+        // DataFusion would cut the instants beside them once it takes the list apart.
+        if instants.iter().all(|ns| times.is_whole(*ns)) {
+            return Ok(None);
+        }
+        let known = list.list.iter().filter(|item| !others.contains(item));
+        let known = InList::new(list.expr.clone(), known.cloned().collect(), list.negated);
+        let known = listed(&known, schema)?.unwrap_or_else(|| Expr::InList(known));
+        let others = in_list((*list.expr).clone(), others, list.negated);
+        return Ok(Some(match list.negated {
+            true => known.and(others),
+            false => known.or(others),
+        }));
+    }
     let whole = instants.iter().filter(|ns| times.is_whole(**ns));
     let items = whole.map(|ns| times.step(*ns)).collect::<Option<Vec<_>>>();
     let (Some(mut items), Some(first)) = (items, instants.first()) else {

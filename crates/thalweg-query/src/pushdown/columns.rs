@@ -32,12 +32,12 @@ pub(crate) fn may_prune(filter: &Expr, schema: &Schema) -> bool {
             .iter()
             .all(|part| column(part) == first && may_prune(part, schema));
     }
+    if holds_for_none(filter) {
+        return false;
+    }
     let has_column = |expr: &Expr| column_of(expr, schema).is_some();
     // Others are changed by a later pass of the optimizer: `k = k` is `k IS NOT NULL`.
-    let is_value = |expr: &Expr| {
-        let is_null = matches!(expr, Expr::Literal(value, _) if value.is_null());
-        !is_null && !expr.any_column_refs()
-    };
+    let is_value = |expr: &Expr| !expr.any_column_refs();
     match filter {
         Expr::InList(InList {
             expr,
@@ -74,11 +74,19 @@ pub(crate) fn column_ranges(filter: &Expr, schema: &Schema, found: &mut Vec<Colu
     }
 }
 
-/// The parts of a chain of OR, if all of them are lists or comparisons by `=`, as those that the optimizer makes of short lists.
+/// The parts of a chain of OR that may hold, if all of them are lists or comparisons by `=`, as those that the optimizer makes of
+/// short lists.
 fn either(filter: &Expr) -> Option<Vec<&Expr>> {
+    let Expr::BinaryExpr(BinaryExpr {
+        op: Operator::Or, ..
+    }) = filter
+    else {
+        return None;
+    };
     let (mut open, mut values) = (vec![filter], Vec::new());
     while let Some(part) = open.pop() {
         match part {
+            _ if holds_for_none(part) => {}
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Or => {
                 open.extend([&**left, &**right]);
             }
@@ -87,7 +95,32 @@ fn either(filter: &Expr) -> Option<Vec<&Expr>> {
             _ => return None,
         }
     }
-    (values.len() > 1).then_some(values)
+    (!values.is_empty()).then_some(values)
+}
+
+/// Whether a condition holds for no row, because what it compares with is NULL.
+pub(crate) fn holds_for_none(condition: &Expr) -> bool {
+    let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
+    match condition {
+        Expr::Literal(answer, _) => *answer != ScalarValue::Boolean(Some(true)),
+        Expr::InList(InList {
+            expr,
+            list,
+            negated: false,
+        }) => is_null(expr) || list.iter().all(is_null),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+            Operator::Or => holds_for_none(left) && holds_for_none(right),
+            Operator::And => holds_for_none(left) || holds_for_none(right),
+            Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq => is_null(left) || is_null(right),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// The range of the one column that all of these lists and comparisons are about.
@@ -173,9 +206,10 @@ fn compared(
 
 fn listed(column: &Expr, list: &[Expr], schema: &Schema) -> Option<ColumnRange> {
     let (position, data_type) = column_of(column, schema)?;
-    let ranges = list
-        .iter()
-        .map(|item| range_of(literal(item)?, data_type, true, true));
+    // A row that is compared with NULL is not in the list by that.
+    let is_null = |item: &&Expr| matches!(item, Expr::Literal(value, _) if value.is_null());
+    let items = list.iter().filter(|item| !is_null(item));
+    let ranges = items.map(|item| range_of(literal(item)?, data_type, true, true));
     let range = ranges.reduce(|all, range| span(all?, range?))??;
     Some(ColumnRange {
         column: position,
@@ -391,10 +425,18 @@ mod tests {
             ranges(&is("i", 9).or(is("i", 2)).and(is("i", 4))),
             [range[0].clone(), (0, ValueRange::Int(Some(4), Some(4)))]
         );
+        // No row is equal to NULL.
+        let null = || lit(ScalarValue::Int32(None));
+        let nine = [(0, ValueRange::Int(Some(9), Some(9)))];
+        assert_eq!(ranges(&is("i", 9).or(col("i").eq(null()))), nine);
+        assert_eq!(ranges(&is("i", 9).or(null())), nine);
+        let listed = col("i").in_list(vec![null(), lit(9_i32)], false);
+        assert_eq!(ranges(&listed), nine);
         for open in [
+            col("i").in_list(vec![null()], false),
+            col("i").eq(null()).or(null().eq(col("i"))),
             is("i", 9).or(col("u").eq(lit(2_u64))),
             is("i", 9).or(col("i").gt(lit(2_i32))),
-            is("i", 9).or(col("i").eq(lit(ScalarValue::Int32(None)))),
             is("i", 9).or(col("i").eq(col("i"))),
             is("i", 9).or(col("i").in_list(vec![lit(2_i32)], true)),
         ] {

@@ -353,6 +353,8 @@ pub(crate) struct Refused(pub(crate) String);
 pub(crate) struct Leader {
     pub(crate) maps: Vec<(u8, RowMap)>,
     pub(crate) events: Vec<Event>,
+    /// The last commit that removed runs: only where it refuses jobs, which breaks a rule.
+    pub(crate) runs_went: u8,
 }
 
 impl Leader {

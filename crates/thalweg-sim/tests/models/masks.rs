@@ -8,7 +8,7 @@
 use crate::explore::{Model, holds, misses};
 use crate::makers::{self, Event, Leader, Prepared, Refused, Source, Task};
 use crate::rules::{Rule, Rules};
-use crate::table::{Name, Place, Row, Section, Table};
+use crate::table::{Name, Place, Removed, Row, Section, Table};
 use std::collections::BTreeSet;
 
 /// What a model starts with and who is at work in it.
@@ -147,6 +147,18 @@ impl World {
             is_new: false,
         });
         next.leader.events.extend(came.chain(went));
+        let removes_runs = |section: &Section| {
+            matches!(
+                section,
+                Section::Replace {
+                    removed: Removed::Runs(_),
+                    ..
+                }
+            )
+        };
+        if !self.rules.keep(Rule::RunsRefuseNobody) && sections.iter().any(removes_runs) {
+            next.leader.runs_went = commit;
+        }
         next.log.push(sections);
         Ok(next)
     }
@@ -218,7 +230,12 @@ impl World {
     fn finish_job(&self, state: &State, at: usize, job: &makers::Job) -> Result<State, String> {
         let mut sections = state.leader.job(job, &state.table, &self.rules);
         self.spoil(&mut sections);
-        match self.commit(state, sections) {
+        let is_late = job.seen < state.leader.runs_went && matches!(job.source, Source::Items(..));
+        let committed = match is_late {
+            true => Err("a run was deleted since".to_owned()),
+            false => self.commit(state, sections),
+        };
+        match committed {
             Ok(mut next) => {
                 next.leader.maps.push((next.table.commit, job.map.clone()));
                 next.phases[at] = Phase::Done;
@@ -457,6 +474,17 @@ const MERGED_RUNS: World = world(
         Task::Merge(20, 29),
     ],
 );
+/// A range that takes some items of one merge, hides a row of another one, and leaves the third alone.
+const RUNS_BESIDE_MERGES: World = world(
+    &[&[A, A2], &[B], &[B2], &[C], &[D]],
+    &[],
+    &[
+        Task::DeleteRange(11, 22),
+        Task::Merge(0, 15),
+        Task::Merge(16, 29),
+        Task::Merge(30, 99),
+    ],
+);
 /// Commits that are lost, and whose numbers are given again.
 const LOST: World = world(
     &[&[D]],
@@ -512,6 +540,7 @@ fn every_row_is_found_that_was_not_deleted_and_no_other() {
         ("covers", COVERS),
         ("runs", RUNS),
         ("merged runs", MERGED_RUNS),
+        ("runs beside merges", RUNS_BESIDE_MERGES),
         ("lost", LOST),
         ("lost names", LOST_NAMES),
         ("transactions", TRANSACTIONS),
@@ -539,6 +568,9 @@ fn a_rule_that_is_left_out_is_missed() {
         (RunsAreCut, RUNS),
         (MixedIsCompared, MERGED_RUNS),
         (DeletedIsNotHidden, RUNS),
+        (RunsRefuseNobody, RUNS_BESIDE_MERGES),
+        (CarryInto, RUNS_BESIDE_MERGES),
+        (CarryOver, RUNS_BESIDE_MERGES),
         (PreparedGoes, LOST),
         (PreparedGoes, LOST_NAMES),
         (FoldTransaction, TRANSACTIONS),
@@ -560,8 +592,9 @@ fn a_rule_that_is_left_out_is_missed() {
 #[test]
 fn a_check_that_is_left_out_lets_a_mistake_pass() {
     use Rule::*;
-    let cases: [(Rule, &[Rule], Fault, World); 7] = [
+    let cases: [(Rule, &[Rule], Fault, World); 8] = [
         (SumOfHidden, &[CarryInto], Fault::None, REWRITES),
+        (SumOfHidden, &[CarryInto], Fault::None, RUNS_BESIDE_MERGES),
         (SumOfHidden, &[CarryInto], Fault::None, COVERS),
         (CarriedAreHidden, &[], Fault::ForgetsToHide, REWRITES),
         (CarriedAreHidden, &[], Fault::ForgetsToHide, COVERS),

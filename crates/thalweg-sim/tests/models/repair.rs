@@ -83,6 +83,7 @@ impl World {
 
     fn frame(&self, state: &State, task: &Task) -> Option<Frame> {
         let leader = Leader {
+            runs_went: 0,
             maps: vec![],
             events: Vec::<Event>::new(),
         };

@@ -41,6 +41,8 @@ pub(crate) enum Rule {
     FoldTransaction,
     /// No commit speaks of how masks are stored (log 24).
     NoStoredForm,
+    /// Runs that went refuse no job whose items are there.
+    RunsRefuseNobody,
     /// What a commit removes goes before what it adds comes (log 17).
     WhatGoesFirst,
 }

@@ -21,32 +21,44 @@ use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, P
 use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
 use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, OpenRows, Result};
 
-/// Attempts that may lose a race against another commit, and those after which maintenance waits.
+/// Attempts that may lose a race against another commit. From the third on the deletion has the turn of its table, so that only
+/// covers of open rows and moves of blocks are left to lose one against.
 const MOST_CONFLICTS: u32 = 64;
-const CONFLICTS_BESIDE_MAINTENANCE: u32 = 3;
 
 /// Deletes the rows with keys of a range; returns how many there were.
 pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
+    let kernel = table.engine().kernel();
+    delete_by(table, keys, &mut |commit| {
+        kernel.commit(commit, durability).map(|_| ())
+    })
+}
+
+/// Deletes a range by one commit, which `commit` makes or refuses.
+fn delete_by(
+    table: &Table,
+    keys: KeyRange,
+    commit: &mut dyn FnMut(Commit) -> Result<()>,
+) -> Result<u64> {
     if keys.is_empty() {
         return Ok(0);
     }
     let engine = table.engine();
+    let closed = engine.closed();
+    let turns = engine.turns_of(table.id())?;
+    let mut turn = turns.none();
     let (mut conflicts, mut has_encoded) = (0, false);
-    let mut maintenance = None;
     loop {
-        // Else it could replace blocks of the range again and again.
-        if conflicts >= CONFLICTS_BESIDE_MAINTENANCE && maintenance.is_none() {
-            let closed = engine.closed();
-            maintenance = engine.maintenance().wait(&|| closed.check().is_ok());
+        if !turn.wait_if_due(conflicts, &|| closed.check().is_ok()) {
+            closed.check()?;
         }
         let view = table.view()?;
         let plan = Deletion::plan(&view, keys).map_err(|e| table.name_error(e))?;
         let rows = plan.rows;
-        let Some(commit) = plan.into_commit(&view) else {
+        let Some(planned) = plan.into_commit(&view) else {
             return Ok(0);
         };
-        match engine.kernel().commit(commit, durability) {
-            Ok(_) => return Ok(rows),
+        match commit(planned) {
+            Ok(()) => return Ok(rows),
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
                 conflicts += 1;
             }
@@ -75,6 +87,9 @@ impl Deletion {
         let hidden = table.masks().map_or(0, |masks| {
             runs.iter().map(|run| masks.rows_of_run(run)).sum()
         });
+        let runs = OrderReplace::of_runs(0, runs);
+        // Before the blocks between the runs are read.
+        runs.check_count()?;
         let (items, parts) = (border_items(view, keys)?, open_parts(view, keys)?);
         let of_items: u64 = items.iter().map(|item| item.newly).sum();
         let of_parts: u64 = { parts.iter() }
@@ -83,7 +98,7 @@ impl Deletion {
         let removed = ReplaceEdit {
             left_out: hidden,
             deleted: of_runs - hidden,
-            orders: vec![OrderReplace::of_runs(0, runs)],
+            orders: vec![runs],
             ..ReplaceEdit::of_orders(table.id)
         };
         Ok(Self {
@@ -290,6 +305,8 @@ fn not_hidden(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CreateOptions, Engine, EngineOptions, Value};
+    use arrow_schema::{DataType, Field, Schema};
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -310,5 +327,33 @@ mod tests {
             let found: BTreeSet<u32> = positions.iter().flat_map(Positions::iter).collect();
             prop_assert_eq!(found, wanted);
         }
+    }
+
+    #[test]
+    fn a_deletion_that_was_refused_waits_for_no_merge_of_another_table() {
+        let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+        let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+        let options = CreateOptions {
+            time: Some("ts".to_owned()),
+            ..CreateOptions::default()
+        };
+        let table = engine.create_table("t", &schema, &options).unwrap();
+        for time in 0..4 {
+            table.put(&[Value::Int(time)], None).unwrap();
+        }
+        // Whoever merges blocks of any table has this.
+        let merging = engine.maintenance().wait(&|| true).unwrap();
+        let mut attempts = 0;
+        let deleted = delete_by(&table, KeyRange { first: 1, last: 2 }, &mut |commit| {
+            attempts += 1;
+            if attempts < 8 {
+                return Err(Error::new(ErrorKind::Conflict, "somebody else was faster"));
+            }
+            let done = engine.kernel().commit(commit, Durability::Process);
+            done.map(|_| ())
+        });
+        drop(merging);
+        assert_eq!((deleted.unwrap(), attempts), (2, 8));
+        assert_eq!(table.view().unwrap().row_count(), 2);
     }
 }

@@ -9,7 +9,7 @@
 use crate::column::BlockEncoder;
 use crate::definitions::Definitions;
 use crate::deleted_rows::{DeletedRows, push_open_rows};
-use crate::order::sorted_batch;
+use crate::order::{ascending_positions, sorted_batch};
 use crate::reader::keys_of;
 use crate::rows::RowsDecoder;
 use crate::stream::write::cutter;
@@ -19,6 +19,25 @@ use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{OpenRows, Result, RowEncoder, TableSnapshot, TableState};
 
 use crate::definition::TableDefinition;
+
+/// Which open row each row of the blocks was, by its number among all of them.
+#[derive(Default)]
+struct Sources {
+    of_rows: Vec<u32>,
+    /// Rows of the sections before.
+    before: u32,
+}
+
+impl Sources {
+    /// The numbers of the rows of the next section that are left.
+    fn section(&mut self, count: usize, deleted: &DeletedRows) -> Vec<u32> {
+        let first = self.before as usize;
+        self.before = u32::try_from(first + count).unwrap_or(u32::MAX);
+        let kept = deleted.kept(count).flatten();
+        let numbers = kept.map(|row| u32::try_from(first + row).unwrap_or(u32::MAX));
+        numbers.collect()
+    }
+}
 
 /// Encodes the open rows of streams.
 pub(crate) struct StreamEncoder {
@@ -30,11 +49,27 @@ impl StreamEncoder {
         Self { definitions }
     }
 
+    fn encode_sections(
+        &self,
+        table: &TableSnapshot,
+        rows: &[OpenRows],
+        mut sources: Option<&mut Sources>,
+    ) -> Result<Vec<EncodedBlock>> {
+        let definition = self.definitions.of(table)?;
+        let mut blocks = Vec::new();
+        for section in rows.chunk_by(|_, next| !next.begins_section) {
+            let sources = sources.as_deref_mut();
+            Self::encode_section(&definition, table, section, &mut blocks, sources)?;
+        }
+        Ok(blocks)
+    }
+
     fn encode_section(
         definition: &TableDefinition,
         table: &TableSnapshot,
         rows: &[OpenRows],
         blocks: &mut Vec<EncodedBlock>,
+        sources: Option<&mut Sources>,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(());
@@ -44,11 +79,24 @@ impl StreamEncoder {
         for open in rows {
             push_open_rows(table, open, &mut decoder, &mut deleted)?;
         }
+        let count = decoder.rows();
         let batch = deleted.taken_out_of(decoder.finish()?)?;
+        let kept = sources.map(|sources| (sources.section(count, &deleted), sources));
         if batch.num_rows() == 0 {
             return Ok(());
         }
         let keys = keys_of(definition, &batch)?;
+        if let Some((kept, sources)) = kept {
+            match ascending_positions(&keys) {
+                None => sources.of_rows.extend(kept),
+                Some(order) => {
+                    let kept_at = |at: u32| kept.get(at as usize).copied();
+                    sources
+                        .of_rows
+                        .extend(order.into_iter().filter_map(kept_at));
+                }
+            }
+        }
         let (batch, keys) = sorted_batch(batch, keys)?;
         let high_key = table.tree.total().map(|total| total.key_max);
         let mut encoder = BlockEncoder::new(Level::Fast);
@@ -70,11 +118,16 @@ impl RowEncoder for StreamEncoder {
     }
 
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
-        let definition = self.definitions.of(table)?;
-        let mut blocks = Vec::new();
-        for section in rows.chunk_by(|_, next| !next.begins_section) {
-            Self::encode_section(&definition, table, section, &mut blocks)?;
-        }
-        Ok(blocks)
+        self.encode_sections(table, rows, None)
+    }
+
+    fn encode_with_sources(
+        &self,
+        table: &TableSnapshot,
+        rows: &[OpenRows],
+    ) -> Result<(Vec<EncodedBlock>, Option<Vec<u32>>)> {
+        let mut sources = Sources::default();
+        let blocks = self.encode_sections(table, rows, Some(&mut sources))?;
+        Ok((blocks, Some(sources.of_rows)))
     }
 }

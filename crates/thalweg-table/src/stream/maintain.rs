@@ -1,7 +1,8 @@
 //! Maintenance: blocks that overlap because rows came late are merged into order, short neighbours become one block.
 //!
 //! Invariants
-//! - What is written holds no deleted rows. The step is refused where some were deleted that it has read, and begins anew.
+//! - What is written holds no deleted rows. The step is refused where some were deleted that it has read, and begins anew. The third
+//!   time it has the turn of the table, so that it ends however often rows are deleted.
 //! - The rows of a table and their order, by key and by arrival where keys are equal, are the same before and after.
 //! - A step prepares fragments from one snapshot, without a lock, and one commit puts them in the place of what they
 //!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
@@ -58,7 +59,7 @@ const GATHERED_BYTES: usize = 32 << 20;
 const MOST_PACKED_BYTES: u64 = 8 << 20;
 /// Blocks and fragments are written anew once one of so many of their rows is deleted.
 const DUE_PART: u64 = 5;
-/// Steps in a row that may lose a race against another edit.
+/// Steps in a row that may lose a race against another edit. From the third on deletions of rows of the table wait.
 const MOST_CONFLICTS: u32 = 16;
 /// Steps of one pass of a call, by the blocks that there are at first, or by as much of them as one step takes, if that is less
 /// than a block. Each takes away a late run, a part of one, or a short block, and leaves few short ones; more than that are only
@@ -94,7 +95,8 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     // Few rows that are not in a block yet could keep many that are from being put in order.
     engine.kernel().encode_open_rows(table.id())?;
     let mut done = Maintained::default();
-    let mut conflicts = 0;
+    let turns = engine.turns_of(table.id())?;
+    let (mut turn, mut conflicts) = (turns.none(), 0);
     let mut size = StepSize::new(&table.view()?);
     let mut steps_from_here = None;
     let Maintenance {
@@ -105,6 +107,9 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     let sizes = raw_sizes.entry(table.id()).or_default();
     let mut steps = 0;
     loop {
+        if !turn.wait_if_due(conflicts, go_on) {
+            return Err(table.name_error(interrupted()));
+        }
         check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
         let step = Step::plan(&view, until, size, Sizes::new(&view, sizes), go_on);
@@ -128,6 +133,7 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
                     sizes.leave_alone(block);
                 }
                 conflicts = 0;
+                turn.pass_on();
             }
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
                 conflicts += 1;

@@ -1,0 +1,107 @@
+//! The turn of a table: who deletes rows of it or merges its blocks, and was refused twice because of others who do, does it alone.
+//!
+//! Invariants
+//! - Nobody waits without having been refused, unless somebody else has the turn or waits for it: then all take it, in the order in
+//!   which they come. So nobody who waits is passed over, and a merge passes however many deletions there are.
+//! - The turn is of one table. A deletion waits for no merge of another table.
+//! - Commits that are under way when the turn is taken may still refuse its holder, each of them once. Appends and the encoding of
+//!   open rows never wait.
+
+use crate::turns::{Turn, Turns};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use thalweg_env::sync::Mutex;
+use thalweg_kernel::TableId;
+
+/// Attempts that are refused before the turn is waited for.
+const CONFLICTS_WITHOUT_TURN: u32 = 2;
+
+/// The turns of the tables of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct AllTurns(Mutex<HashMap<TableId, Weak<TableTurns>>>);
+
+/// The turns of one table.
+#[derive(Debug, Default)]
+pub(crate) struct TableTurns(Turns<()>);
+
+/// The turn of a table, or that it is not needed yet.
+#[derive(Debug)]
+pub(crate) struct TurnOrNone<'a> {
+    turns: &'a TableTurns,
+    held: Option<Turn<'a, ()>>,
+}
+
+impl AllTurns {
+    /// Those of a table.
+    pub(crate) fn of(&self, table: TableId) -> Arc<TableTurns> {
+        let mut tables = self.0.lock();
+        // As many are left as calls are at work.
+        tables.retain(|_, turns| turns.strong_count() > 0);
+        let known = tables.get(&table).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let new = Arc::default();
+            tables.insert(table, Arc::downgrade(&new));
+            new
+        })
+    }
+}
+
+impl TableTurns {
+    /// No turn yet.
+    pub(crate) fn none(&self) -> TurnOrNone<'_> {
+        TurnOrNone {
+            turns: self,
+            held: None,
+        }
+    }
+}
+
+impl TurnOrNone<'_> {
+    /// Waits for the turn before an attempt, if that has to be: after so many that were refused. `false`: `go_on`, which is asked
+    /// while it is waited for, says no.
+    pub(crate) fn wait_if_due(&mut self, conflicts: u32, go_on: &dyn Fn() -> bool) -> bool {
+        let is_due = conflicts >= CONFLICTS_WITHOUT_TURN || self.turns.0.is_taken();
+        if self.held.is_none() && is_due {
+            self.held = self.turns.0.wait(go_on);
+            return self.held.is_some();
+        }
+        true
+    }
+
+    /// Passes the turn on.
+    pub(crate) fn pass_on(&mut self) {
+        self.held = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_attempt_has_the_turn_and_others_wait() {
+        let all = AllTurns::default();
+        let (of_table, same, other) = (all.of(TableId(1)), all.of(TableId(1)), all.of(TableId(2)));
+        let (mut holder, mut first, mut apart) = (of_table.none(), same.none(), other.none());
+        let (go_on, stop) = (|| true, || false);
+        for conflicts in 0..2 {
+            assert!(holder.wait_if_due(conflicts, &go_on));
+            assert!(first.wait_if_due(conflicts, &stop), "nobody has it");
+        }
+        assert!(holder.wait_if_due(2, &go_on));
+        assert!(holder.wait_if_due(3, &stop), "it has it already");
+        assert!(!first.wait_if_due(0, &stop), "somebody has it");
+        assert!(apart.wait_if_due(9, &stop), "another table");
+        holder.pass_on();
+        assert!(first.wait_if_due(0, &stop));
+        assert!(first.held.is_none(), "nobody had it");
+    }
+
+    #[test]
+    fn turns_of_tables_that_nobody_changes_are_forgotten() {
+        let all = AllTurns::default();
+        drop((all.of(TableId(1)), all.of(TableId(2))));
+        let _kept = all.of(TableId(3));
+        assert_eq!(all.0.lock().len(), 1);
+    }
+}
