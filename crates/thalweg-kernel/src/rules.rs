@@ -66,7 +66,7 @@ pub enum Rule {
 impl Rule {
     /// All of them.
     #[cfg(feature = "broken-rules")]
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Epoch,
         Self::Chain,
         Self::Proof,
