@@ -8,6 +8,7 @@
 use crate::background::Background;
 use crate::block::ROWS_ORDER;
 use crate::commit::{Commit, Durability};
+use crate::committer::Committer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
 use crate::ids::{CommitNo, TableId};
@@ -35,6 +36,7 @@ enum Role {
     Writer {
         upkeep: Arc<Upkeep>,
         background: Background,
+        committer: Committer,
     },
     Reader(Box<Reader>),
 }
@@ -77,7 +79,13 @@ impl Kernel {
                 // Nobody will: the lock and what was prepared go back here. The error that counts is the first.
                 let _ = writer.close();
             })?;
-            (Role::Writer { upkeep, background }, store)
+            let committer = Committer::new(Arc::clone(&upkeep));
+            let role = Role::Writer {
+                upkeep,
+                background,
+                committer,
+            };
+            (role, store)
         };
         Ok(Self { role, store, owner })
     }
@@ -128,6 +136,32 @@ impl Kernel {
     /// space. `Unavailable`: an earlier write or sync failed; open the database again.
     pub fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
         self.upkeep()?.commit(commit, durability)
+    }
+
+    /// Stores a commit like [`Self::commit`] and returns at once: `answer` gets what that would have returned, on a thread of
+    /// the database, which stores such commits in the order in which they were handed in, as many as wait together with one
+    /// sync. That is for callers with more connections than threads.
+    ///
+    /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
+    /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this
+    /// returns.
+    ///
+    /// # Errors
+    /// Nothing was taken, and `answer` is not called: `Limit` where 64 MiB of such commits wait already, `Unavailable` once the
+    /// database is closed or an earlier write failed, `Io` when the thread cannot be started.
+    pub fn commit_later(
+        &self,
+        commit: Commit,
+        durability: Durability,
+        answer: impl FnOnce(Result<CommitNo>) + Send + 'static,
+    ) -> Result<()> {
+        self.check_process()?;
+        match &self.role {
+            Role::Writer { committer, .. } => {
+                committer.commit_later(commit, durability, Box::new(answer))
+            }
+            Role::Reader(_) => Err(self.upkeep().err().unwrap_or_else(Error::closed)),
+        }
     }
 
     /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragments`].
@@ -188,9 +222,14 @@ impl Kernel {
             return Ok(());
         }
         match &self.role {
-            Role::Writer { upkeep, background } => {
+            Role::Writer {
+                upkeep,
+                background,
+                committer,
+            } => {
                 let writer = upkeep.writer();
                 writer.begin_closing();
+                committer.stop();
                 background.stop(writer);
                 let closed = writer.close();
                 self.store.close();

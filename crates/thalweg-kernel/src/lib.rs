@@ -15,6 +15,7 @@ mod catalog;
 mod change;
 mod checkpoint;
 pub mod commit;
+mod committer;
 mod compact;
 mod contradictions;
 mod dropped;
