@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use thalweg_env::JoinHandle;
-use thalweg_env::sync::{Condvar, Mutex, ThreadId, current_thread};
+use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 
 /// Most bytes of commits that wait. Who hands in more is refused, for it would never learn that the disk is slower.
 const MOST_WAITING_BYTES: usize = 64 << 20;
@@ -99,45 +99,15 @@ impl Committer {
         durability: Durability,
         answer: Answer,
     ) -> Result<()> {
-        let taken = self.take(commit, durability, answer);
-        taken.map_err(|(error, commit)| {
-            let upkeep = &self.shared.upkeep;
-            upkeep.abandon(&commit);
-            error
-        })
-    }
-
-    fn take(
-        &self,
-        commit: Commit,
-        durability: Durability,
-        answer: Answer,
-    ) -> Result<(), (Error, Commit)> {
         let upkeep = &self.shared.upkeep;
-        if let Some(poison) = upkeep.writer().poison() {
-            return Err((refusal(&poison), commit));
-        }
         if !upkeep.has_threads() {
             let stored = upkeep.commit(commit, durability);
             Owed(Some(answer)).give(stored);
             return Ok(());
         }
-        if let Err(error) = self.start() {
-            return Err((error, commit));
-        }
         let bytes = commit.bytes() + COMMIT_BYTES;
-        let mut state = self.shared.state.lock();
-        if state.is_stopping {
-            return Err((Error::closed(), commit));
-        }
-        if !state.waiting.is_empty() && state.waiting_bytes + bytes > MOST_WAITING_BYTES {
-            let message = format!(
-                "{} commits wait to be stored, {} bytes: hand in more once they have been answered",
-                state.waiting.len(),
-                state.waiting_bytes
-            );
-            return Err((Error::new(ErrorKind::Limit, message), commit));
-        }
+        let room = self.start().and_then(|()| self.shared.room_for(bytes));
+        let mut state = room.inspect_err(|_| upkeep.abandon(&commit))?;
         state.waiting_bytes += bytes;
         state.waiting.push_back(Waiting {
             commit,
@@ -191,6 +161,26 @@ impl Committer {
 }
 
 impl Shared {
+    /// What waits, if so much more may.
+    fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, State>> {
+        if let Some(poison) = self.upkeep.writer().poison() {
+            return Err(refusal(&poison));
+        }
+        let state = self.state.lock();
+        if state.is_stopping {
+            return Err(Error::closed());
+        }
+        if !state.waiting.is_empty() && state.waiting_bytes + bytes > MOST_WAITING_BYTES {
+            let message = format!(
+                "{} commits wait to be stored, {} bytes: hand in more once they have been answered",
+                state.waiting.len(),
+                state.waiting_bytes
+            );
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        Ok(state)
+    }
+
     fn run(&self) {
         self.state.lock().thread = Some(current_thread().id());
         while let Some(batch) = self.next_batch() {

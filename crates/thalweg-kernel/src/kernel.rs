@@ -187,6 +187,16 @@ impl Kernel {
         self.writer()?.flush()
     }
 
+    /// What the masks of deleted rows of all tables take, at most 32 MiB in the end: from [`MANY_MASKS_BYTES`](crate::MANY_MASKS_BYTES)
+    /// on items are to be rewritten without these rows.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed, or open for reading.
+    pub fn mask_bytes(&self) -> Result<u64> {
+        self.writer()?
+            .with_leader(|leader| leader.working().mask_bytes())
+    }
+
     /// Encodes full blocks of open rows and whatever else is due, now and here.
     pub fn run_due_work(&self) -> Result<()> {
         self.upkeep()?.run_due_work()

@@ -88,7 +88,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file_uses::respelled_uses;
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::Kernel;
-pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES, are_few_pages};
+pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, MANY_MASKS_BYTES, NAME_LIMIT_BYTES, are_few_pages};
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;

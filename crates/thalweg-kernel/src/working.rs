@@ -38,7 +38,7 @@ use crate::state::DbState;
 use crate::summary::ColumnSummary;
 use crate::table_state::TableState;
 use bytes::Bytes;
-use hidden::mask_bytes;
+use hidden::{Folded, Hidden, mask_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
@@ -153,9 +153,9 @@ impl Working {
     }
 
     /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
-    /// loads for [`Working::apply`].
-    pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, Origin::Caller, pages)
+    /// loads, and what is returned the masks that it leaves, for [`Working::apply_folded`].
+    pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<Folded> {
+        self.validate_by(changes, Origin::Caller, pages).map(Folded)
     }
 
     /// Refuses a commit of a damaged log that does not fit what is left. `edits_lost`: the commits that are lost may have dropped
@@ -166,13 +166,14 @@ impl Working {
         pages: &dyn PageLoader,
         edits_lost: bool,
     ) -> Result<()> {
-        self.validate_by(changes, Origin::DamagedLog { edits_lost }, pages)
+        let origin = Origin::DamagedLog { edits_lost };
+        self.validate_by(changes, origin, pages).map(|_| ())
     }
 
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, Origin::Log, pages)
+        self.validate_by(changes, Origin::Log, pages).map(|_| ())
     }
 
     /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
@@ -182,7 +183,7 @@ impl Working {
         changes: &[Change],
         origin: Origin,
         pages: &dyn PageLoader,
-    ) -> Result<()> {
+    ) -> Result<Vec<Hidden>> {
         self.check_catalogue(changes, origin)?;
         check_together(changes)?;
         changes.iter().try_for_each(|change| {
@@ -193,7 +194,8 @@ impl Working {
         if origin == Origin::Caller {
             self.check_room_for_masks(changes, &hidden)?;
         }
-        self.check_trees(changes, &hidden, pages, origin)
+        self.check_trees(changes, &hidden, pages, origin)?;
+        Ok(hidden)
     }
 
     fn check(&self, change: &Change, origin: Origin) -> Result<()> {
@@ -284,6 +286,11 @@ impl Working {
         };
         // Those that no table has any more are counted out where it matters only.
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
+    }
+
+    /// What the masks of all tables take of the room for them.
+    pub(crate) fn mask_bytes(&self) -> u64 {
+        self.mask_bytes
     }
 
     /// About how much of the next full checkpoint is in each of them: names, definitions, uses of files and open rows.
@@ -412,10 +419,22 @@ impl Working {
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {
+        let folded = Folded(self.fold_masks(changes, None, Origin::Log)?);
+        self.apply_folded(commit, (changes, folded), frame, pages)
+    }
+
+    /// The same of changes that were validated just now, with the masks that they leave: working these out takes time in proportion
+    /// to what is hidden of a block already.
+    pub(crate) fn apply_folded(
+        &mut self,
+        commit: CommitNo,
+        (changes, Folded(hidden)): (&mut Vec<Change>, Folded),
+        frame: LogPosition,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
         assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
         self.note_complete(changes);
-        let hidden = self.fold_masks(changes, None, Origin::Log)?;
         let mut trees = TreeChanges::default();
         for change in changes.drain(..) {
             match change {

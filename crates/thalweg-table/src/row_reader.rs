@@ -19,7 +19,7 @@ use std::sync::Arc;
 use thalweg_kernel::index::{Address, Entry, Place, Step};
 use thalweg_kernel::masks::{BlockMask, Positions};
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result, TableSnapshot};
+use thalweg_kernel::{CommitNo, Error, ErrorKind, FileId, OpenRows, Result, TableSnapshot};
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +52,8 @@ pub struct RowReader {
     blocks: ValueDecoder,
     /// The parts of the view that are in no block, each with its number in its commit, once one of them was asked for.
     open: Option<Vec<(u32, OpenRows)>>,
-    /// Where the blocks with deleted rows lie in the index, once rows of blocks were asked for.
-    masked: Option<HashMap<Address, Place>>,
+    /// Where blocks lie in the index of which rows were asked for, and in whose items rows are deleted.
+    masked: HashMap<Address, Option<Place>>,
     /// Which row of the result is read at which time.
     order: Vec<u32>,
     positions: Vec<u32>,
@@ -88,7 +88,7 @@ impl RowReader {
             ids,
             blocks,
             open: None,
-            masked: None,
+            masked: HashMap::new(),
             order: Vec::new(),
             positions: Vec::new(),
         })
@@ -182,14 +182,19 @@ impl RowReader {
     /// Refuses the positions that were asked for where one of them is a deleted row.
     fn check_kept(&mut self, address: &Address) -> Result<()> {
         let table = self.view.snapshot();
-        if table.masks().is_none() {
+        let items = table.masks().map(|masks| masks.items_with(address));
+        if items.is_none_or(|mut items| items.next().is_none()) {
             return Ok(());
         }
-        let masked = match &mut self.masked {
-            Some(masked) => masked,
-            none => none.insert(masked_blocks(table, &self.store)?),
+        let place = match self.masked.get(address) {
+            Some(place) => *place,
+            None => {
+                let place = place_in_masked(table, address, &self.store)?;
+                self.masked.insert(*address, place);
+                place
+            }
         };
-        let mask = masked.get(address).and_then(|place| table.hidden_at(place));
+        let mask = place.and_then(|place| table.hidden_at(&place));
         let row = match mask {
             None => None,
             Some(BlockMask::Rows(hidden)) => first_in(hidden, self.positions.iter().copied()),
@@ -226,19 +231,38 @@ impl RowReader {
     }
 }
 
-/// The blocks of a table with deleted rows, and where they lie in its index.
-fn masked_blocks(table: &TableSnapshot, store: &Arc<Store>) -> Result<HashMap<Address, Place>> {
-    let mut masked = HashMap::new();
-    let mut walk = table.tree.walk(None, Arc::clone(store));
-    let step = |entry: &Entry, place: Option<Place>| match table.hides_below(entry, place.as_ref())
+/// Where a block lies in the index of a table, if rows are deleted of the item that it is, or lies in, and of it perhaps.
+fn place_in_masked(
+    table: &TableSnapshot,
+    address: &Address,
+    store: &Arc<Store>,
+) -> Result<Option<Place>> {
+    let masks = table.masks();
+    for item in masks
+        .into_iter()
+        .flat_map(|masks| masks.items_with(address))
     {
-        true => Step::Descend,
-        false => Step::Skip,
-    };
-    while let Some(block) = walk.next_at(step)? {
-        masked.extend(walk.place().map(|place| (block.address, place)));
+        let key = item.key.key_min;
+        // Blocks of a fragment have any keys from that of their item on.
+        let last_key = if item.fragment == FileId(0) {
+            key
+        } else {
+            i64::MAX
+        };
+        let mut walk = table.tree.walk(Some(key..=last_key), Arc::clone(store));
+        let step = |entry: &Entry, place: Option<Place>| match place {
+            // The item is below the last page that does not begin behind it.
+            None if entry.key() <= item.key && key <= entry.key_max => Step::Descend,
+            Some(of) if of.item == item && table.hides_below(entry, Some(&of)) => Step::Descend,
+            _ => Step::Skip,
+        };
+        while let Some(block) = walk.next_at(step)? {
+            if block.address == *address {
+                return Ok(walk.place());
+            }
+        }
     }
-    Ok(masked)
+    Ok(None)
 }
 
 /// The first of some ascending rows that is hidden.

@@ -7,9 +7,12 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use thalweg_kernel::Commit;
+use thalweg_kernel::index::Step;
+use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
-    ScanRequest, Table, Value,
+    RowAddress, RowPlace, ScanRequest, Table, TableView, Value,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -212,4 +215,62 @@ fn rows_that_are_deleted_while_they_become_blocks_stay_deleted() {
     let mut want: Vec<i64> = kept.map(time).collect();
     want.sort_unstable();
     assert_eq!(left, want);
+}
+
+/// The address of a block does not tell where it lies in the index, where all that tells is the checksum of its head: two blocks
+/// of the same rows have the same.
+#[test]
+fn a_deleted_row_is_told_from_the_same_row_of_an_equal_block() {
+    let table = table();
+    for _ in 0..3 {
+        let batch = batch(&table, 0..400);
+        table.append([Ok(batch)], PROCESS).unwrap();
+    }
+    let engine = table.engine();
+    let blocks_of = |view: &TableView| {
+        let store = Arc::clone(engine.kernel().store());
+        let mut walk = view.snapshot().tree.walk(None, store);
+        let mut blocks = Vec::new();
+        while let Some(block) = walk.next_at(|_, _| Step::Descend).unwrap() {
+            blocks.push((block, walk.place().unwrap()));
+        }
+        blocks
+    };
+    let view = table.view().unwrap();
+    let blocks = blocks_of(&view);
+    let crc = blocks[0].0.address.head_crc;
+    let equal = blocks
+        .iter()
+        .filter(|(block, _)| block.address.head_crc == crc);
+    let equal: Vec<_> = equal.collect();
+    assert_eq!(equal.len(), 3, "blocks of the same rows");
+    let (masked, place) = equal[1];
+    let masks = MaskList::of([(0, BlockMask::Rows(Positions::of_rows([3])))]).unwrap();
+    let item = ItemMask {
+        name: place.item,
+        rows: masked.rows,
+        newly: 1,
+        masks,
+    };
+    let edit = MaskEdit {
+        table: view.snapshot().id,
+        items: vec![item],
+        parts: Vec::new(),
+    };
+    let commit = Commit {
+        masks: vec![edit],
+        ..Commit::default()
+    };
+    engine.kernel().commit(commit, Durability::Process).unwrap();
+    let view = table.view().unwrap();
+    let mut reader = view.row_reader(None).unwrap();
+    for (block, _) in equal {
+        let row = |row| RowAddress {
+            place: RowPlace::Block(block.address),
+            row,
+        };
+        assert_eq!(reader.read(&[row(2), row(4)]).unwrap().num_rows(), 2);
+        let is_deleted = reader.read(&[row(3)]).is_err();
+        assert_eq!(is_deleted, block.address == masked.address);
+    }
 }
