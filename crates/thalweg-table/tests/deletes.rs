@@ -5,14 +5,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use thalweg_kernel::Commit;
-use thalweg_kernel::index::Step;
-use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
+use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
-    RowAddress, RowPlace, ScanRequest, Table, TableView, Value,
+    ScanRequest, Table, Value,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -217,60 +216,29 @@ fn rows_that_are_deleted_while_they_become_blocks_stay_deleted() {
     assert_eq!(left, want);
 }
 
-/// The address of a block does not tell where it lies in the index, where all that tells is the checksum of its head: two blocks
-/// of the same rows have the same.
+/// Whoever is told that nothing is left to delete relies on it, whatever level the deletion before had.
 #[test]
-fn a_deleted_row_is_told_from_the_same_row_of_an_equal_block() {
-    let table = table();
-    for _ in 0..3 {
-        let batch = batch(&table, 0..400);
-        table.append([Ok(batch)], PROCESS).unwrap();
+fn a_durable_deletion_that_finds_nothing_makes_those_before_it_durable() {
+    let options = || EngineOptions {
+        background: false,
+        ..EngineOptions::default()
+    };
+    let sim = SimEnv::new(1);
+    let engine = Engine::open(sim.env(), Path::new("/db"), options()).unwrap();
+    let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let table = engine
+        .create_table("t", &schema, &CreateOptions::stream("ts"))
+        .unwrap();
+    for key in 0..10 {
+        table
+            .put(&[Value::Int(key)], Some(Durability::Disk))
+            .unwrap();
     }
-    let engine = table.engine();
-    let blocks_of = |view: &TableView| {
-        let store = Arc::clone(engine.kernel().store());
-        let mut walk = view.snapshot().tree.walk(None, store);
-        let mut blocks = Vec::new();
-        while let Some(block) = walk.next_at(|_, _| Step::Descend).unwrap() {
-            blocks.push((block, walk.place().unwrap()));
-        }
-        blocks
-    };
-    let view = table.view().unwrap();
-    let blocks = blocks_of(&view);
-    let crc = blocks[0].0.address.head_crc;
-    let equal = blocks
-        .iter()
-        .filter(|(block, _)| block.address.head_crc == crc);
-    let equal: Vec<_> = equal.collect();
-    assert_eq!(equal.len(), 3, "blocks of the same rows");
-    let (masked, place) = equal[1];
-    let masks = MaskList::of([(0, BlockMask::Rows(Positions::of_rows([3])))]).unwrap();
-    let item = ItemMask {
-        name: place.item,
-        rows: masked.rows,
-        newly: 1,
-        masks,
-    };
-    let edit = MaskEdit {
-        table: view.snapshot().id,
-        items: vec![item],
-        parts: Vec::new(),
-    };
-    let commit = Commit {
-        masks: vec![edit],
-        ..Commit::default()
-    };
-    engine.kernel().commit(commit, Durability::Process).unwrap();
-    let view = table.view().unwrap();
-    let mut reader = view.row_reader(None).unwrap();
-    for (block, _) in equal {
-        let row = |row| RowAddress {
-            place: RowPlace::Block(block.address),
-            row,
-        };
-        assert_eq!(reader.read(&[row(2), row(4)]).unwrap().num_rows(), 2);
-        let is_deleted = reader.read(&[row(3)]).is_err();
-        assert_eq!(is_deleted, block.address == masked.address);
-    }
+    let keys = KeyRange { first: 0, last: 4 };
+    assert_eq!(table.delete_range(keys, PROCESS).unwrap(), 5);
+    assert_eq!(table.delete_range(keys, Some(Durability::Disk)).unwrap(), 0);
+    let image = sim.crash_image(&CrashChoice::DropAll);
+    let engine = Engine::open(image.env(), Path::new("/db"), options()).unwrap();
+    let view = engine.table("t").unwrap().view().unwrap();
+    assert_eq!(view.row_count(), 5);
 }

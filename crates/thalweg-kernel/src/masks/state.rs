@@ -1,8 +1,7 @@
 //! All masks of a table, as the state of a database holds them.
 //!
 //! Invariants: there is no mask without an item or an open part (its owner takes it away with these); hidden rows and bytes
-//! are those of the masks that are there, added up as they come and go; items are found by name and by file alike; what is refused
-//! changes nothing.
+//! are those of the masks that are there, added up as they come and go; what is refused changes nothing.
 
 use super::chunks::ChunkMap;
 use super::edit::{ItemMask, PartMask};
@@ -10,8 +9,8 @@ use super::list::MaskList;
 use super::positions::Positions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
-use crate::ids::{CommitNo, FileId};
-use crate::index::{Address, Entry, EntryKey, ItemName, ItemRun, Place};
+use crate::ids::CommitNo;
+use crate::index::{Entry, EntryKey, ItemName, ItemRun, Place};
 use crate::wire::{Fault, Reader};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,8 +25,6 @@ const PART_BYTES: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableMasks {
     items: ChunkMap<ItemName, Arc<MaskList>>,
-    /// Their names by what an address of a block tells: the fragment that it is in, or the checksum of its head.
-    by_file: ChunkMap<(FileId, u32, ItemName), ()>,
     open: ChunkMap<(CommitNo, u32), OpenMask>,
     rows: u64,
     bytes: u64,
@@ -59,10 +56,6 @@ fn part_bytes(mask: &OpenMask) -> u64 {
     (PART_BYTES + mask.positions.len_bytes()).max(LEAST_MASK_BYTES) as u64
 }
 
-fn by_file(name: &ItemName) -> (FileId, u32, ItemName) {
-    (name.fragment, name.crc, *name)
-}
-
 fn conflict(what: &str) -> Error {
     let message = format!("{what}: another commit came in between; run the statement again");
     Error::new(ErrorKind::Conflict, message)
@@ -91,22 +84,6 @@ impl TableMasks {
     #[must_use]
     pub fn of_item(&self, name: &ItemName) -> Option<&MaskList> {
         self.items.get(name).map(|list| &**list)
-    }
-
-    /// The masked items that the block at an address may be, or lie in: most often none, or one.
-    pub fn items_with(&self, block: &Address) -> impl Iterator<Item = ItemName> {
-        let least = EntryKey {
-            key_min: i64::MIN,
-            commit: CommitNo(0),
-            ordinal: 0,
-        };
-        let first = |file, crc| (file, crc, ItemName::first_with(least));
-        let as_item = self.by_file.from(&first(FileId(0), block.head_crc));
-        let (file, crc) = (block.file, block.head_crc);
-        let as_item = as_item.take_while(move |((of, found, _), ())| of.0 == 0 && *found == crc);
-        let in_fragment = self.by_file.from(&first(file, 0));
-        let in_fragment = in_fragment.take_while(move |((of, ..), ())| *of == file);
-        as_item.chain(in_fragment).map(|((.., name), ())| *name)
     }
 
     /// The masked items with keys from one up to, and without, another one.
@@ -175,15 +152,11 @@ impl TableMasks {
             true => 0,
             false => item_bytes(before),
         };
-        let is_first = before.is_empty();
         let mut list = before.clone();
         list.carry_out(plan);
         self.rows = rows;
         self.bytes = self.bytes - old_bytes + item_bytes(&list);
         self.items.insert(mask.name, Arc::new(list));
-        if is_first {
-            self.by_file.insert(by_file(&mask.name), ());
-        }
         Ok(Masked::Stays)
     }
 
@@ -219,7 +192,6 @@ impl TableMasks {
         let Some(list) = self.items.remove(name) else {
             return 0;
         };
-        self.by_file.remove(&by_file(name));
         self.rows -= list.rows();
         self.bytes -= item_bytes(&list);
         list.rows()
@@ -375,7 +347,6 @@ impl TableMasks {
             self.rows = rows.ok_or("more rows are hidden than there can be")?;
             self.bytes += item_bytes(&masks);
             self.items.insert(name, Arc::new(masks));
-            self.by_file.insert(by_file(&name), ());
         }
         Ok(())
     }

@@ -30,9 +30,14 @@ const MOST_CONFLICTS: u32 = 64;
 /// Deletes the rows with keys of a range; returns how many there were.
 pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
     let kernel = table.engine().kernel();
-    delete_by(table, keys, &mut |commit| {
+    let rows = delete_by(table, keys, &mut |commit| {
         kernel.commit(commit, durability).map(|_| ())
-    })
+    })?;
+    if rows == 0 && durability == Durability::Disk {
+        // That they were deleted already is to survive a power cut as well.
+        kernel.flush()?;
+    }
+    Ok(rows)
 }
 
 /// Deletes a range by one commit, which `commit` makes or refuses.
