@@ -213,6 +213,7 @@ mod tests {
             definition_version: 1,
             created: CommitNo(1),
             tree: Tree::empty(TableId(id)),
+            uses: crate::file_uses::OrderUses::Unknown,
             orders: None,
             masks: None,
             open: OpenList::default(),

@@ -38,6 +38,7 @@ use crate::change::{get_names, get_rows, put_names, put_rows};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::fields::{Fields, PutFields, len_u32};
+use crate::file_uses::{FileUse, OrderUses, Uses, put_uses};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHead, SECTION_ENTRY_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, ItemRun, Pending, Tree, WrittenPages};
@@ -69,8 +70,15 @@ const BASE_BYTES: usize = 40;
 /// Sections of an INDEX frame: PAGES, INDEX.
 pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 
-/// The pages that were written of the trees that have changed since the checkpoint before.
-pub(crate) type WrittenTrees = BTreeMap<(TableId, u32), WrittenPages>;
+/// What was written of a tree that has changed since the checkpoint before.
+pub(crate) struct WrittenTree {
+    pub(crate) pages: WrittenPages,
+    /// What the tree takes of files with them; `None`: nobody knows.
+    pub(crate) uses: Option<Uses>,
+}
+
+/// The trees that have changed.
+pub(crate) type WrittenTrees = BTreeMap<(TableId, u32), WrittenTree>;
 
 /// Writes the INDEX section: of all tables, or of those that have changed since the base that it builds on. Trees that are
 /// not in `written` have all of their pages on disk.
@@ -200,7 +208,7 @@ fn put_table(
     let open = masks.filter(|masks| masks.has_open());
     let what_else = orders | items.map_or(0, |_| HAS_MASKS) | open.map_or(0, |_| HAS_OPEN_MASKS);
     out.put_u8(what_else);
-    put_tree(table.id, (0, &table.tree), written, out)?;
+    put_tree((table.id, 0), (&table.tree, &table.uses), written, out)?;
     if let Some(orders) = &table.orders {
         put_orders(table.id, orders, written, out)?;
     }
@@ -229,24 +237,34 @@ fn put_table(
     Ok(())
 }
 
-/// Writes the root of an order, and what waits for a page of it.
+/// Writes the root of an order, what waits for a page of it, and the uses of files below the root.
 fn put_tree(
-    table: TableId,
-    (order, tree): (u32, &Tree),
+    place: (TableId, u32),
+    (tree, uses): (&Tree, &OrderUses),
     written: &WrittenTrees,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let root = match written.get(&(table, order)) {
-        Some(pages) => pages.root().cloned(),
-        None => tree.root_entry(),
+    let known;
+    let (root, uses): (_, Option<&[FileUse]>) = match written.get(&place) {
+        Some(written) => (written.pages.root().cloned(), written.uses.as_deref()),
+        None => {
+            // Lists of a checkpoint are checked by now: no writer stores a wrong one.
+            known = uses.known().ok().flatten();
+            let known = known.as_ref().filter(|known| known.is_of(tree));
+            (tree.root_entry(), known.map(|known| known.uses()))
+        }
     };
     put_sized(out, |out| index::encode_entries(root.as_slice(), out))?;
     put_sized(out, |out| {
         tree.pending().map_or(Ok(()), |p| put_pending(p, out))
+    })?;
+    put_sized(out, |out| {
+        put_uses(uses, out);
+        Ok(())
     })
 }
 
-fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<Tree> {
+fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<(Tree, OrderUses)> {
     let wrong = |what: &str| Error::corruption("checkpoint", what);
     let mut roots = index::decode_entries(wire.bytes()?)?.into_iter();
     let (root, None) = (roots.next(), roots.next()) else {
@@ -256,7 +274,9 @@ fn get_tree(wire: &mut Fields<'_>, table: TableId) -> Result<Tree> {
         return Err(wrong("the root of an index is a block or a fragment"));
     }
     let pending = get_pending(wire.bytes()?, table)?;
-    Ok(Tree::from_root(table, root).with_pending(pending))
+    let tree = Tree::from_root(table, root);
+    let uses = OrderUses::stored(&tree, wire.bytes()?);
+    Ok((tree.with_pending(pending), uses))
 }
 
 /// Writes the orders of a table beside its rows.
@@ -272,7 +292,7 @@ fn put_orders(
         out.put_u32(order.id);
         let state = if order.is_on { ORDER_ON } else { ORDER_OFF };
         out.extend_from_slice(&[KIND_INDEX, state, 0, 0]);
-        put_tree(table, (order.id, &order.tree), written, out)?;
+        put_tree((table, order.id), (&order.tree, &order.uses), written, out)?;
         order.coverage.put(out);
     }
     Ok(())
@@ -285,7 +305,7 @@ fn get_orders(wire: &mut Fields<'_>, table: TableId) -> Result<Orders> {
         ..Orders::none()
     };
     let mut last = FIRST_ORDER - 1;
-    for _ in 0..wire.count(20)? {
+    for _ in 0..wire.count(24)? {
         let (id, kind, state) = (wire.u32()?, wire.u8()?, wire.u8()?);
         if kind != KIND_INDEX {
             return Err(wire.unknown(format_args!("an order of kind {kind}")));
@@ -300,12 +320,13 @@ fn get_orders(wire: &mut Fields<'_>, table: TableId) -> Result<Orders> {
             return Err(wrong("orders of a table that do not ascend"));
         }
         last = id;
-        let tree = get_tree(wire, table)?;
+        let (tree, uses) = get_tree(wire, table)?;
         let coverage = wire.read(Coverage::read)?;
         orders.list.push(Order {
             id,
             is_on,
             tree,
+            uses,
             coverage,
         });
     }
@@ -444,7 +465,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
         .collect::<Result<Vec<_>>>()?;
     let mut last_id = TableId(0);
     let mut added = Vec::new();
-    for _ in 0..wire.count(34)? {
+    for _ in 0..wire.count(38)? {
         let table = get_table(&mut wire, &definitions)?;
         let fits = table.id > last_id
             && table.id.0 < working.next_table
@@ -505,7 +526,7 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
             "what else there is of a table: {what_else:#x}"
         )));
     }
-    let tree = get_tree(wire, id)?;
+    let (tree, uses) = get_tree(wire, id)?;
     let orders = match what_else & HAS_ORDERS {
         0 => None,
         _ => Some(Arc::new(get_orders(wire, id)?)),
@@ -518,6 +539,7 @@ fn get_table(wire: &mut Fields<'_>, definitions: &[Bytes]) -> Result<TableState>
         definition_version,
         created,
         tree,
+        uses,
         orders,
         masks,
         open: OpenList::default(),

@@ -226,9 +226,20 @@ impl<'a> Round<'a> {
 
     /// Moves all blocks out of these segments.
     fn empty(&mut self, sparse: &[Sparse<'_>]) -> Result<()> {
-        self.segments = sparse.iter().map(|sparse| sparse.segment).collect();
-        let orders = sparse.iter().flat_map(|sparse| sparse.orders);
-        let tables: BTreeSet<TableId> = orders.map(|(table, _)| *table).collect();
+        let mut sparse: Vec<&Sparse<'_>> = sparse.iter().collect();
+        let mut tables = self.take_segments(&sparse);
+        let unreadable = tables.iter().copied();
+        let unreadable: BTreeSet<_> = unreadable
+            .filter(|table| self.is_unreadable(*table))
+            .collect();
+        if !unreadable.is_empty() {
+            // A segment is emptied of all tables or left alone. It is looked at again behind the next checkpoint.
+            self.writer.due.garbage_stays();
+            sparse.retain(|sparse| {
+                { sparse.orders.iter() }.all(|(table, _)| !unreadable.contains(table))
+            });
+            tables = self.take_segments(&sparse);
+        }
         let mut tables: Vec<TableId> = tables.into_iter().collect();
         // Closing waits for this.
         while !tables.is_empty() && !self.writer.is_closing() {
@@ -251,6 +262,26 @@ impl<'a> Round<'a> {
             written?;
         }
         Ok(())
+    }
+
+    /// These segments are the ones to be emptied; returns the tables with blocks in them.
+    fn take_segments(&mut self, sparse: &[&Sparse<'_>]) -> BTreeSet<TableId> {
+        self.segments = sparse.iter().map(|sparse| sparse.segment).collect();
+        let orders = sparse.iter().flat_map(|sparse| sparse.orders);
+        orders.map(|(table, _)| *table).collect()
+    }
+
+    /// Whether a page of an index of the table cannot be read: then its blocks are not found.
+    fn is_unreadable(&self, table: TableId) -> bool {
+        let Some(table) = self.writer.snapshot().table(table) else {
+            return false;
+        };
+        let mut trees = table.trees();
+        trees.any(|(order, tree)| {
+            let waits_without_rows = tree.pending().is_some() && order != ROWS_ORDER;
+            let found = || self.find(tree, MOST_MOVED_BLOCKS);
+            !waits_without_rows && found().is_err_and(|error| error.is_of_unreadable_bytes())
+        })
     }
 
     /// Puts fragments in the place of what they were copied from; returns the tables with more to be moved. `failed_syncs`: of the

@@ -330,7 +330,16 @@ impl FrameHead {
         }
         let header = Header::read(bytes).map_err(|_| NotAFrame::Invalid("header fields"))?;
         let section_count = usize::from(header.sections);
+        // Before its checksum is worked out: a search behind the end of the log meets bytes of rows that begin like a frame.
+        if section_count > FRAME_MAX_SECTIONS {
+            return Err(NotAFrame::Invalid("too many sections"));
+        }
         let head_bytes = FRAME_HEADER_BYTES + section_count * SECTION_ENTRY_BYTES;
+        if head_bytes as u64 > u64::from(header.frame_bytes) {
+            return Err(NotAFrame::Invalid(
+                "more sections than the frame has room for",
+            ));
+        }
         if bytes.len() < head_bytes {
             return Err(NotAFrame::Short(head_bytes));
         }
@@ -346,9 +355,6 @@ impl FrameHead {
         }
         if table.chunks_exact(SECTION_ENTRY_BYTES).any(is_unknown) {
             return Err(NotAFrame::Newer("a section of an unknown kind"));
-        }
-        if section_count > FRAME_MAX_SECTIONS {
-            return Err(NotAFrame::Invalid("too many sections"));
         }
         let sections = Self::sections(table, head_bytes, header.frame_bytes)
             .map_err(|_| NotAFrame::Invalid("section table"))?;
@@ -549,6 +555,22 @@ mod tests {
             FrameHead::parse(&bytes[..70], seal).unwrap_err(),
             NotAFrame::Short(64 + 3 * 16)
         );
+    }
+
+    /// Of rows whose bytes repeat the magic, each of 24 MiB / 8 places would call for a checksum of up to a megabyte.
+    #[test]
+    fn rows_that_begin_like_frames_cost_no_checksum() {
+        let repeated = |word: [u8; 8]| word.repeat(8);
+        let mut magic = [0xff; 8];
+        magic[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
+        let parsed = FrameHead::parse(&repeated(magic), 0).unwrap_err();
+        assert_eq!(parsed, NotAFrame::Invalid("too many sections"));
+        // Few enough sections, and a frame that is shorter than their table.
+        let (mut bytes, seal) = frame();
+        bytes[24..28].copy_from_slice(&111_u32.to_le_bytes());
+        let parsed = FrameHead::parse(&bytes[..FRAME_HEADER_BYTES], seal).unwrap_err();
+        let what = "more sections than the frame has room for";
+        assert_eq!(parsed, NotAFrame::Invalid(what));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::failure::refusal;
-use crate::file_uses::{FileUse, FileUses};
+use crate::file_uses::{FileUse, Found, KnownUses, uses_of};
 use crate::fragment::fragment_table;
 use crate::ids::{FileId, TableId};
 use crate::job::Job;
@@ -43,7 +43,6 @@ pub(crate) struct Cleaner {
     writer: Arc<Writer>,
     /// The snapshots that reading processes pin, with the times since when they have kept garbage.
     slots: Mutex<SlotsSeen>,
-    known_uses: Mutex<FileUses>,
     /// Segments that the last round has left: nothing needs them once there are two more checkpoints.
     left_by_cleaning: Mutex<RangeInclusive<FileId>>,
     /// When the removal of a file failed: it calls for another round some time later.
@@ -58,7 +57,6 @@ impl Cleaner {
         Self {
             writer,
             slots: Mutex::new(SlotsSeen::new(max_snapshot_age)),
-            known_uses: Mutex::default(),
             left_by_cleaning: Mutex::new(FileId(0)..=FileId(0)),
             not_removed: Mutex::default(),
             behind_pins: Mutex::new(None),
@@ -81,7 +79,7 @@ impl Cleaner {
             (staged, leader.written_segment(), bound)
         })?;
         let snapshot = writer.snapshot();
-        let needed = live_files(&snapshot, &writer.store, &mut self.known_uses.lock());
+        let needed = live_files(&snapshot, writer)?;
         Ok(Marked {
             snapshot,
             needed,
@@ -345,7 +343,7 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let written = writer.with_leader(|leader| leader.written_segment())?;
     *cleaner.left_by_cleaning.lock() = waiting.written..=written;
     let after = writer.snapshot();
-    let still_needed = live_files(&after, &writer.store, &mut cleaner.known_uses.lock());
+    let still_needed = live_files(&after, writer)?;
     let (log_floor, next_file) = writer.with_leader(|leader| {
         let next_file = leader.root().least_next_file();
         (leader.oldest_needed_segment(), next_file)
@@ -496,18 +494,25 @@ fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
     Ok(segments.chain(fragments).collect())
 }
 
-/// The bytes of each file that blocks and index pages of a snapshot take; a file that is not listed is not needed.
-fn live_files(snapshot: &Snapshot, store: &Store, known: &mut FileUses) -> Needed {
+/// The bytes of each file that blocks and index pages of a snapshot take; a file that is not listed is not needed. What had to be
+/// found by a walk is told to the leader: checkpoints store it.
+fn live_files(snapshot: &Snapshot, writer: &Writer) -> Result<Needed> {
     let mut needed = Needed::default();
-    let mut with_items = 0;
-    let tables = snapshot.state().tables.iter();
-    for table in tables {
+    let mut learned = Vec::new();
+    for table in snapshot.state().tables.iter() {
         let trees = { table.trees() }.filter(|(_, tree)| !tree.is_empty());
         for (order, tree) in trees {
-            with_items += 1;
             let place = (table.id, order);
-            match known.of_order(place, tree, store) {
-                Ok(uses) => needed.add(place, uses),
+            let known = table.known_uses(order);
+            // As it is now: pages of it may be written meanwhile.
+            let tree = tree.frozen();
+            match uses_of(known.as_deref(), &tree, &*writer.store) {
+                Ok(found) => {
+                    needed.add(place, &found);
+                    if let Found::Walked(uses) = found {
+                        learned.push((place, KnownUses::new(&tree, uses)));
+                    }
+                }
                 // Damaged or not to be read now: what is kept for nothing goes in a later round. What was found counts in any case.
                 Err((_, found)) => {
                     needed.add(place, &found);
@@ -516,6 +521,8 @@ fn live_files(snapshot: &Snapshot, store: &Store, known: &mut FileUses) -> Neede
             }
         }
     }
-    known.forget_dropped(snapshot.state(), with_items);
-    needed
+    if !learned.is_empty() {
+        writer.with_leader(|leader| leader.learn_uses(learned))?;
+    }
+    Ok(needed)
 }

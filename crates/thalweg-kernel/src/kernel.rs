@@ -8,6 +8,7 @@
 use crate::background::Background;
 use crate::block::ROWS_ORDER;
 use crate::commit::{Commit, Durability};
+use crate::committer::Committer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
 use crate::ids::{CommitNo, TableId};
@@ -35,6 +36,7 @@ enum Role {
     Writer {
         upkeep: Arc<Upkeep>,
         background: Background,
+        committer: Committer,
     },
     Reader(Box<Reader>),
 }
@@ -77,7 +79,13 @@ impl Kernel {
                 // Nobody will: the lock and what was prepared go back here. The error that counts is the first.
                 let _ = writer.close();
             })?;
-            (Role::Writer { upkeep, background }, store)
+            let committer = Committer::new(Arc::clone(&upkeep));
+            let role = Role::Writer {
+                upkeep,
+                background,
+                committer,
+            };
+            (role, store)
         };
         Ok(Self { role, store, owner })
     }
@@ -130,6 +138,32 @@ impl Kernel {
         self.upkeep()?.commit(commit, durability)
     }
 
+    /// Stores a commit like [`Self::commit`] and returns at once: `answer` gets what that would have returned, on a thread of
+    /// the database, which stores such commits in the order in which they were handed in, as many as wait together with one
+    /// sync. That is for callers with more connections than threads.
+    ///
+    /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
+    /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this
+    /// returns.
+    ///
+    /// # Errors
+    /// Nothing was taken, and `answer` is not called: `Limit` where 64 MiB of such commits wait already, `Unavailable` once the
+    /// database is closed or an earlier write failed, `Io` when the thread cannot be started.
+    pub fn commit_later(
+        &self,
+        commit: Commit,
+        durability: Durability,
+        answer: impl FnOnce(Result<CommitNo>) + Send + 'static,
+    ) -> Result<()> {
+        self.check_process()?;
+        match &self.role {
+            Role::Writer { committer, .. } => {
+                committer.commit_later(commit, durability, Box::new(answer))
+            }
+            Role::Reader(_) => Err(self.upkeep().err().unwrap_or_else(Error::closed)),
+        }
+    }
+
     /// A file for blocks of a table that become visible with one [`crate::Edit::AddFragments`].
     pub fn stage_fragment(&self, table: TableId) -> Result<FragmentWriter> {
         self.stage_fragment_of(table, ROWS_ORDER)
@@ -151,6 +185,16 @@ impl Kernel {
     /// Returns when everything committed so far is on stable storage.
     pub fn flush(&self) -> Result<()> {
         self.writer()?.flush()
+    }
+
+    /// What the masks of deleted rows of all tables take, at most 32 MiB in the end: from [`MANY_MASKS_BYTES`](crate::MANY_MASKS_BYTES)
+    /// on items are to be rewritten without these rows.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed, or open for reading.
+    pub fn mask_bytes(&self) -> Result<u64> {
+        self.writer()?
+            .with_leader(|leader| leader.working().mask_bytes())
     }
 
     /// Encodes full blocks of open rows and whatever else is due, now and here.
@@ -188,9 +232,14 @@ impl Kernel {
             return Ok(());
         }
         match &self.role {
-            Role::Writer { upkeep, background } => {
+            Role::Writer {
+                upkeep,
+                background,
+                committer,
+            } => {
                 let writer = upkeep.writer();
                 writer.begin_closing();
+                committer.stop();
                 background.stop(writer);
                 let closed = writer.close();
                 self.store.close();

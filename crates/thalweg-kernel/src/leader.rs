@@ -22,6 +22,7 @@ use crate::dropped::Dropped;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::{Broken, Failure, Outcome, fatal, outcome_unknown};
+use crate::file_uses::KnownUses;
 use crate::fragment::{FragmentWriter, Staged};
 use crate::frame::FrameBuilder;
 use crate::full_disk::FullDisk;
@@ -189,6 +190,11 @@ impl Leader {
     /// All commits, those included that are not visible yet.
     pub(crate) fn working(&self) -> &Working {
         &self.working
+    }
+
+    /// Learns what trees take of files of which nothing was known.
+    pub(crate) fn learn_uses(&mut self, found: Vec<((TableId, u32), Arc<KnownUses>)>) {
+        self.working.learn_uses(found);
     }
 
     /// For a repair, which begins an epoch with the state that it makes.

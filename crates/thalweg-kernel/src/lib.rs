@@ -15,6 +15,7 @@ mod catalog;
 mod change;
 mod checkpoint;
 pub mod commit;
+mod committer;
 mod compact;
 mod contradictions;
 mod dropped;
@@ -79,9 +80,11 @@ mod writer;
 
 pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer};
 pub use error::{Error, ErrorKind, Result};
+#[doc(hidden)]
+pub use file_uses::respelled_uses;
 pub use ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition, TableId};
 pub use kernel::Kernel;
-pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, NAME_LIMIT_BYTES, are_few_pages};
+pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, MANY_MASKS_BYTES, NAME_LIMIT_BYTES, are_few_pages};
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MOST_PRODUCERS;

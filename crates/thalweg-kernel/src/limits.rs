@@ -31,6 +31,9 @@ pub(crate) const TABLE_BYTES: u64 = 128;
 /// Masks of all tables: all of them are in memory and in each full checkpoint.
 pub(crate) const MASKS_LIMIT_BYTES: u64 = 32 << 20;
 
+/// Where the masks of all tables take more, items are rewritten however few of their rows are deleted.
+pub const MANY_MASKS_BYTES: u64 = MASKS_LIMIT_BYTES / 2;
+
 /// Masks that one cover carries; it may take so much more than there is room for.
 pub(crate) const MOST_CARRIED_BYTES: u64 = 1 << 20;
 

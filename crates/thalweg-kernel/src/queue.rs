@@ -19,7 +19,7 @@ use std::sync::Arc;
 use thalweg_env::sync::{Condvar, Mutex};
 
 /// Most bytes of jobs that one leader takes at once: bounds the time until its callers are answered.
-const BATCH_LIMIT_BYTES: usize = 4 << 20;
+pub(crate) const BATCH_LIMIT_BYTES: usize = 4 << 20;
 
 pub(crate) struct CommitQueue {
     state: Mutex<State>,
@@ -32,6 +32,19 @@ struct State {
     waiting: VecDeque<Waiting>,
     led: bool,
     poison: Option<Error>,
+}
+
+impl State {
+    fn push(&mut self, job: Job, durability: Durability, bytes: usize) -> Arc<Caller> {
+        let caller = Arc::new(Caller::default());
+        self.waiting.push_back(Waiting {
+            job,
+            durability,
+            bytes,
+            caller: Arc::clone(&caller),
+        });
+        caller
+    }
 }
 
 struct Waiting {
@@ -89,17 +102,37 @@ impl CommitQueue {
             drop(state);
             return self.lead_alone(job, durability);
         }
-        let caller = Arc::new(Caller::default());
-        state.waiting.push_back(Waiting {
-            job,
-            durability,
-            bytes,
-            caller: Arc::clone(&caller),
-        });
+        let caller = state.push(job, durability, bytes);
         drop(state);
+        self.wait(&caller)
+    }
+
+    /// The same of several, one behind the other: whoever leads takes them together.
+    pub(crate) fn submit_all(&self, jobs: Vec<(Job, Durability)>) -> Vec<Result<CommitNo>> {
+        let mut state = self.state.lock();
+        if let Some(poison) = &state.poison {
+            return jobs.iter().map(|_| Err(refusal(poison))).collect();
+        }
+        let callers: Vec<_> = { jobs.into_iter() }
+            .map(|(job, durability)| {
+                let bytes = job.bytes();
+                state.push(job, durability, bytes)
+            })
+            .collect();
+        if !state.led
+            && let Some(first) = callers.first()
+        {
+            state.led = true;
+            first.tell(News::Lead);
+        }
+        drop(state);
+        callers.iter().map(|caller| self.wait(caller)).collect()
+    }
+
+    fn wait(&self, caller: &Arc<Caller>) -> Result<CommitNo> {
         match caller.wait() {
             News::Done(result) => result,
-            News::Lead => self.lead(&caller),
+            News::Lead => self.lead(caller),
         }
     }
 

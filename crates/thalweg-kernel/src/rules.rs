@@ -52,6 +52,8 @@ thalweg_env::rules! {
         CarriedHidden,
         /// Masks go with the item or the open rows that they are of.
         MasksGo,
+        /// All index pages that a checkpoint writes count as uses of its segment.
+        CountedPages,
         /// Runs take out what their maker has found, and nothing that came since.
         RunsOfSnapshot,
         /// Runs that go refuse nobody who replaces other items.

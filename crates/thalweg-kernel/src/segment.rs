@@ -197,6 +197,12 @@ pub(crate) fn make_spare(
 ) -> Result<Spare> {
     let path = spare_path(database, number);
     let file = create(env, &path, capacity_bytes, free, |file| {
+        if free.is_overstated() && capacity_bytes > 0 {
+            // Else each refused attempt writes zeros over all the room that there is, and others find none meanwhile. It is
+            // given back: where every write takes new room, the zeros would take as much again.
+            file.allocate(0, capacity_bytes)?;
+            file.set_len(0)?;
+        }
         fill_with_zeros(file, 0..capacity_bytes)?;
         file.sync_all()
     })?;

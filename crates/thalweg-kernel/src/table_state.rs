@@ -1,11 +1,13 @@
 //! One table in memory.
 
+use crate::file_uses::{KnownUses, OrderUses};
 use crate::ids::{CommitNo, TableId};
 use crate::index::Tree;
 use crate::masks::TableMasks;
 use crate::open_rows::OpenList;
 use crate::orders::{Order, Orders};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One table as of one state.
@@ -23,6 +25,8 @@ pub struct TableState {
     pub created: CommitNo,
     /// Its order 0: the blocks of its rows.
     pub tree: Tree,
+    /// What an earlier tree of its order 0 took of files.
+    pub(crate) uses: OrderUses,
     /// Its other orders; `None`: it never had one.
     pub(crate) orders: Option<Arc<Orders>>,
     /// Which of its rows are hidden; `None`: none.
@@ -85,6 +89,34 @@ impl TableState {
             self.tree = tree;
         } else if let Some(order) = self.order_mut(order) {
             order.tree = tree;
+        }
+    }
+
+    /// What an earlier tree of an order took of files, as far as anybody knows.
+    pub(crate) fn uses_of(&self, order: u32) -> Option<&OrderUses> {
+        match order {
+            0 => Some(&self.uses),
+            id => self.order(id).map(|order| &order.uses),
+        }
+    }
+
+    /// What an earlier tree of an order took of files, if that is known. A wrong list of a checkpoint says nothing.
+    pub(crate) fn known_uses(&self, order: u32) -> Option<Cow<'_, KnownUses>> {
+        self.uses_of(order)?.known().ok()?
+    }
+
+    /// The same of all orders.
+    pub(crate) fn all_uses(&self) -> impl Iterator<Item = &OrderUses> {
+        let others = self.orders().iter().map(|order| &order.uses);
+        std::iter::once(&self.uses).chain(others)
+    }
+
+    /// Learns, or forgets, what a tree of an order takes of files, if that order is there.
+    pub(crate) fn set_uses(&mut self, order: u32, uses: OrderUses) {
+        if order == 0 {
+            self.uses = uses;
+        } else if let Some(order) = self.order_mut(order) {
+            order.uses = uses;
         }
     }
 

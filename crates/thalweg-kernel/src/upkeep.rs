@@ -62,22 +62,14 @@ impl Upkeep {
         &self.writer
     }
 
+    /// Whether threads of the database do its work, and not whoever commits.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.background
+    }
+
     /// Stores a commit of a caller, who waits where rows come faster than they are encoded.
     pub(crate) fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
-        if self.writer.is_closing() {
-            self.writer
-                .abandon_fragments(commit.fragments().map(|(_, root)| root.address.file));
-            return Err(Error::closed());
-        }
-        if !commit.rows.is_empty() {
-            let tables = commit.rows.iter().map(|rows| rows.table);
-            let room = self.writer.due.check_stuck(tables);
-            if let Err(error) = room.and_then(|()| self.wait_for_room()) {
-                self.writer
-                    .abandon_fragments(commit.fragments().map(|(_, root)| root.address.file));
-                return Err(error);
-            }
-        }
+        self.admit(&commit)?;
         let number = self.writer.submit(Job::Commit(commit), durability);
         if !self.background {
             // What becomes of the commit is settled: what fails behind it is met again by the appends that wait for room, or
@@ -85,6 +77,40 @@ impl Upkeep {
             let _ = self.run_due_work();
         }
         number
+    }
+
+    /// The same of several, in order and synced together, where threads of the database do its work.
+    pub(crate) fn commit_all(&self, commits: Vec<(Commit, Durability)>) -> Vec<Result<CommitNo>> {
+        debug_assert!(self.background, "nobody does the work that they call for");
+        let admitted: Vec<_> = { commits.into_iter() }
+            .map(|(commit, durability)| {
+                self.admit(&commit)?;
+                Ok((Job::Commit(commit), durability))
+            })
+            .collect();
+        self.writer.submit_all(admitted)
+    }
+
+    /// Waits until there is room for the rows of a commit. One that is refused keeps no fragments.
+    fn admit(&self, commit: &Commit) -> Result<()> {
+        let room = || {
+            if self.writer.is_closing() {
+                return Err(Error::closed());
+            }
+            if commit.rows.is_empty() {
+                return Ok(());
+            }
+            let tables = commit.rows.iter().map(|rows| rows.table);
+            self.writer.due.check_stuck(tables)?;
+            self.wait_for_room()
+        };
+        room().inspect_err(|_| self.abandon(commit))
+    }
+
+    /// The fragments of a commit that is not stored become part of no table.
+    pub(crate) fn abandon(&self, commit: &Commit) {
+        let files = commit.fragments().map(|(_, root)| root.address.file);
+        self.writer.abandon_fragments(files);
     }
 
     fn wait_for_room(&self) -> Result<()> {

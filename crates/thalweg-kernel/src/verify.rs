@@ -10,6 +10,7 @@
 use crate::bases::Bases;
 use crate::block::{self, ROWS_ORDER};
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_uses::{KnownUses, OrderUses, found_in};
 use crate::fragment::verify_ends;
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{Entry, ItemName, Page, Place, Step, Tree, check_page};
@@ -258,6 +259,9 @@ impl Check<'_> {
         let damage_before = self.report.damage.len();
         for (order, tree) in table.trees() {
             self.order(table, order, tree);
+            if self.report.damage.len() == damage_before {
+                self.uses(table, order, tree);
+            }
         }
         self.masks(table, self.report.damage.len() == damage_before);
         Ok(())
@@ -337,6 +341,41 @@ impl Check<'_> {
             let root = tree.total().map_or_else(Entry::unknown, Entry::clone);
             self.damage(table, &root, &error);
         }
+    }
+
+    /// Whether what is known of the uses of files is what a walk finds.
+    fn uses(&mut self, table: &TableSnapshot, order: u32, tree: &Tree) {
+        let are_right = match table.uses_of(order).map(OrderUses::known) {
+            None | Some(Ok(None)) => true,
+            Some(Ok(Some(known))) => self.are_right(&known, tree),
+            Some(Err(_)) => false,
+        };
+        if are_right {
+            return;
+        }
+        self.report.damage.push(Damage {
+            file: PathBuf::from(ROOT_NAME),
+            offset: 0,
+            table: Some(table.name.to_string()),
+            keys: None,
+            rows: Some(0),
+            commits: None,
+            what: format!(
+                "the checkpoint says of files of order {order} that other bytes are used than are"
+            ),
+        });
+    }
+
+    /// Whether what is known of the uses of an earlier tree leads to what a walk through this one finds. What cannot be read was found
+    /// already, or is not needed any more.
+    fn are_right(&self, known: &KnownUses, tree: &Tree) -> bool {
+        // As it is now: pages of it may be written meanwhile.
+        let tree = tree.frozen();
+        let Ok(changes) = known.changes(&tree, self.store) else {
+            return true;
+        };
+        let found = found_in(&tree, self.store);
+        found.is_err() || changes.added_to(known.uses()) == found.ok()
     }
 
     /// Takes back what was found since the check of this table began, when there were so many `damaged` places.

@@ -11,6 +11,7 @@
 mod hidden;
 mod runs;
 mod trees;
+mod uses;
 
 use crate::bases::Place;
 use crate::bases::{Base, Bases, BuildsOn};
@@ -20,6 +21,7 @@ use crate::commit::{Commit, Edit, NEW_TABLE, Producer};
 use crate::contradictions::check_together;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Features;
+use crate::file_uses::OrderUses;
 use crate::ids::{CommitNo, Epoch, LogPosition, TableId, used_up};
 use crate::index::{BlockKeys, Entry, PageLoader, Pending, Tree};
 use crate::limits::{CATALOGUE_LIMIT_BYTES, ORDER_BYTES, TABLE_BYTES};
@@ -36,11 +38,13 @@ use crate::state::DbState;
 use crate::summary::ColumnSummary;
 use crate::table_state::TableState;
 use bytes::Bytes;
-use hidden::mask_bytes;
+use hidden::{Folded, Hidden, mask_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_env::sync::atomic::AtomicU64;
 use trees::{TreeChanges, Unindexed};
+pub(crate) use uses::OfTrees;
+use uses::uses_bytes;
 
 /// The state as of the last applied frame.
 pub(crate) struct Working {
@@ -54,6 +58,8 @@ pub(crate) struct Working {
     names_bytes: u64,
     /// What the masks of all tables take of it.
     mask_bytes: u64,
+    /// What the uses of files of all tables take of it.
+    uses_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well. Deletions of runs do not count.
     pub(crate) replaced: BTreeMap<TableId, CommitNo>,
@@ -101,6 +107,7 @@ impl Working {
             producers: Producers::default(),
             names_bytes: 0,
             mask_bytes: 0,
+            uses_bytes: 0,
             replaced: BTreeMap::new(),
             dropped: Vec::new(),
             pending: BTreeSet::new(),
@@ -146,9 +153,9 @@ impl Working {
     }
 
     /// Refuses a commit that cannot be stored: called by the leader before it writes, in commit order. `pages` keeps what it
-    /// loads for [`Working::apply`].
-    pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, Origin::Caller, pages)
+    /// loads, and what is returned the masks that it leaves, for [`Working::apply_folded`].
+    pub(crate) fn validate(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<Folded> {
+        self.validate_by(changes, Origin::Caller, pages).map(Folded)
     }
 
     /// Refuses a commit of a damaged log that does not fit what is left. `edits_lost`: the commits that are lost may have dropped
@@ -159,13 +166,14 @@ impl Working {
         pages: &dyn PageLoader,
         edits_lost: bool,
     ) -> Result<()> {
-        self.validate_by(changes, Origin::DamagedLog { edits_lost }, pages)
+        let origin = Origin::DamagedLog { edits_lost };
+        self.validate_by(changes, origin, pages).map(|_| ())
     }
 
     /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
-        self.validate_by(changes, Origin::Log, pages)
+        self.validate_by(changes, Origin::Log, pages).map(|_| ())
     }
 
     /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
@@ -175,7 +183,7 @@ impl Working {
         changes: &[Change],
         origin: Origin,
         pages: &dyn PageLoader,
-    ) -> Result<()> {
+    ) -> Result<Vec<Hidden>> {
         self.check_catalogue(changes, origin)?;
         check_together(changes)?;
         changes.iter().try_for_each(|change| {
@@ -186,7 +194,8 @@ impl Working {
         if origin == Origin::Caller {
             self.check_room_for_masks(changes, &hidden)?;
         }
-        self.check_trees(changes, &hidden, pages, origin)
+        self.check_trees(changes, &hidden, pages, origin)?;
+        Ok(hidden)
     }
 
     fn check(&self, change: &Change, origin: Origin) -> Result<()> {
@@ -279,9 +288,15 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
-    /// About how much of the next full checkpoint is in each of them: names, definitions and open rows.
+    /// What the masks of all tables take of the room for them.
+    pub(crate) fn mask_bytes(&self) -> u64 {
+        self.mask_bytes
+    }
+
+    /// About how much of the next full checkpoint is in each of them: names, definitions, uses of files and open rows.
     pub(crate) fn repeated_bytes(&self) -> u64 {
-        self.names_bytes + self.mask_bytes + self.definitions.bytes() + self.open.bytes()
+        let of_tables = self.names_bytes + self.mask_bytes + self.uses_bytes;
+        of_tables + self.definitions.bytes() + self.open.bytes()
     }
 
     /// About how much else is in it, and in no other one: index pages that have changed, and the entries that have come. These
@@ -404,10 +419,22 @@ impl Working {
         frame: LogPosition,
         pages: &dyn PageLoader,
     ) -> Result<()> {
+        let folded = Folded(self.fold_masks(changes, None, Origin::Log)?);
+        self.apply_folded(commit, (changes, folded), frame, pages)
+    }
+
+    /// The same of changes that were validated just now, with the masks that they leave: working these out takes time in proportion
+    /// to what is hidden of a block already.
+    pub(crate) fn apply_folded(
+        &mut self,
+        commit: CommitNo,
+        (changes, Folded(hidden)): (&mut Vec<Change>, Folded),
+        frame: LogPosition,
+        pages: &dyn PageLoader,
+    ) -> Result<()> {
         assert!(commit.follows(self.commit), "commits are applied in order");
         self.since_checkpoint.frames += 1;
         self.note_complete(changes);
-        let hidden = self.fold_masks(changes, None, Origin::Log)?;
         let mut trees = TreeChanges::default();
         for change in changes.drain(..) {
             match change {
@@ -506,6 +533,7 @@ impl Working {
                     definition_version: 1,
                     created: commit,
                     tree: Tree::empty(id),
+                    uses: OrderUses::of_nothing(id),
                     orders: (indexes > 0).then(|| Arc::new(Orders::of_new_table(id, indexes))),
                     masks: None,
                     open: OpenList::default(),
@@ -614,6 +642,7 @@ impl Working {
         }
         self.names_bytes += names_bytes(&table);
         self.mask_bytes += mask_bytes(&table);
+        self.uses_bytes += uses_bytes(&table);
         self.tables.insert_unnamed(Arc::new(table))
     }
 
@@ -653,6 +682,7 @@ impl Working {
         self.count_unwritten(unwritten, 0);
         self.names_bytes -= names_bytes(self.table(table)?);
         self.mask_bytes -= mask_bytes(self.table(table)?);
+        self.uses_bytes -= uses_bytes(self.table(table)?);
         self.tables.remove(table)?;
         let trees = self.changed_trees.range((table, 0)..=(table, u32::MAX));
         for tree in trees.copied().collect::<Vec<_>>() {
@@ -704,6 +734,8 @@ impl Working {
         self.names_bytes = self.names_bytes - before + names_bytes(&table);
         let before = self.table(table.id).map_or(0, |before| mask_bytes(before));
         self.mask_bytes = self.mask_bytes - before + mask_bytes(&table);
+        let before = self.table(table.id).map_or(0, |before| uses_bytes(before));
+        self.uses_bytes = self.uses_bytes - before + uses_bytes(&table);
         self.bases.note_change(table.id);
         match table.trees().any(|(_, tree)| tree.pending().is_some()) {
             true => _ = self.pending.insert(table.id),
@@ -755,22 +787,6 @@ impl Working {
     fn count_unwritten(&mut self, before: u64, now: u64) {
         let since = &mut self.since_checkpoint;
         since.page_bytes = (since.page_bytes + now).saturating_sub(before);
-    }
-
-    /// Removes index pages that are on disk from memory.
-    pub(crate) fn trim(&mut self) {
-        for (table, order) in std::mem::take(&mut self.changed_trees) {
-            let Some(state) = self.table(table) else {
-                continue;
-            };
-            let Some(tree) = state.tree_of(order).map(Tree::trim) else {
-                continue;
-            };
-            let mut trimmed = TableState::clone(state);
-            trimmed.set_tree(order, tree);
-            self.tables.insert(Arc::new(trimmed));
-            self.changed = true;
-        }
     }
 
     /// The state as readers may hold it.

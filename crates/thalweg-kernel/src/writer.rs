@@ -119,27 +119,42 @@ impl Writer {
     }
 
     pub(crate) fn submit(&self, job: Job, durability: Durability) -> Result<CommitNo> {
-        let fragments = match &job {
-            Job::Commit(commit) => commit
-                .fragments()
-                .map(|(_, root)| root.address.file)
-                .collect(),
-            Job::Cover(cover) => { cover.commit.fragments() }
-                .map(|(_, root)| root.address.file)
-                .collect(),
-            Job::Move(moved) => { moved.edit.orders.iter() }
-                .flat_map(|order| &order.added)
-                .map(|root| root.address.file)
-                .collect(),
-            Job::Flush | Job::Checkpoint { .. } | Job::CheckpointToFree => Vec::new(),
-        };
-        let may_be_sent_again = matches!(&job, Job::Commit(commit) if commit.producer.is_some());
+        let held = HeldFragments::of(&job);
         let done = self.queue.submit(job, durability);
-        // What was stored before takes no fragments.
-        if done.is_err() || may_be_sent_again {
-            self.abandon_fragments(fragments);
-        }
+        self.settle(held, &done);
         done
+    }
+
+    /// Submits those that are no errors, in order; what is an error stays one.
+    pub(crate) fn submit_all(&self, jobs: Vec<Result<(Job, Durability)>>) -> Vec<Result<CommitNo>> {
+        let held =
+            { jobs.iter() }.map(|job| job.as_ref().ok().map(|(job, _)| HeldFragments::of(job)));
+        let held: Vec<_> = held.collect();
+        let mut refused = Vec::with_capacity(jobs.len());
+        let mut submitted = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            refused.push(job.map(|job| submitted.push(job)).err());
+        }
+        let mut done = self.queue.submit_all(submitted).into_iter();
+        let results = refused.into_iter().zip(held).map(|(refused, held)| {
+            let done = match refused {
+                Some(error) => return Err(error),
+                None => done.next().unwrap_or_else(|| Err(Error::closed())),
+            };
+            if let Some(held) = held {
+                self.settle(held, &done);
+            }
+            done
+        });
+        results.collect()
+    }
+
+    /// Gives up the fragments of a job that was not stored.
+    fn settle(&self, held: HeldFragments, done: &Result<CommitNo>) {
+        // What was stored before takes no fragments.
+        if done.is_err() || held.may_be_sent_again {
+            self.abandon_fragments(held.files);
+        }
     }
 
     /// Fragments that become part of no table: their space is free at once, their names go with the garbage. Those of a
@@ -254,6 +269,35 @@ impl Writer {
         let unlocked = lock.unlock(0..1);
         last.and(live_unlocked)
             .and(unlocked.map_err(|e| Error::io("giving back the lock", e)))
+    }
+}
+
+/// The files that a job makes part of tables.
+struct HeldFragments {
+    files: Vec<FileId>,
+    may_be_sent_again: bool,
+}
+
+impl HeldFragments {
+    fn of(job: &Job) -> Self {
+        let files = match job {
+            Job::Commit(commit) => commit
+                .fragments()
+                .map(|(_, root)| root.address.file)
+                .collect(),
+            Job::Cover(cover) => { cover.commit.fragments() }
+                .map(|(_, root)| root.address.file)
+                .collect(),
+            Job::Move(moved) => { moved.edit.orders.iter() }
+                .flat_map(|order| &order.added)
+                .map(|root| root.address.file)
+                .collect(),
+            Job::Flush | Job::Checkpoint { .. } | Job::CheckpointToFree => Vec::new(),
+        };
+        Self {
+            files,
+            may_be_sent_again: matches!(job, Job::Commit(commit) if commit.producer.is_some()),
+        }
     }
 }
 

@@ -26,4 +26,5 @@ pub mod report;
 pub mod resources;
 pub mod shape;
 pub mod toy;
+pub mod uses;
 pub mod workloads;

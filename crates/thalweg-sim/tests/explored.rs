@@ -22,7 +22,7 @@ use thalweg_kernel::orders::ReplaceEdit;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, ErrorKind, Options, TableId, TableSnapshot,
 };
-use thalweg_sim::toy::{Row, Toy, block};
+use thalweg_sim::toy::{Row, Toy, block, rows_part};
 
 const SCHEDULES: usize = 5_000;
 

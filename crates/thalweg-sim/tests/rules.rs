@@ -4,7 +4,8 @@
 use std::panic::{set_hook, take_hook};
 use thalweg_env::OpenMode;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
-use thalweg_kernel::{Durability, Options, Rule, break_rule};
+use thalweg_kernel::index::MAX_PAGE_ENTRIES;
+use thalweg_kernel::{Durability, Options, Rule, break_rule, limit_page_entries};
 use thalweg_sim::checkpoints::{damage_checkpoints, damage_sectors, with_differences};
 use thalweg_sim::crash::{CrashPlan, crash_everywhere};
 use thalweg_sim::damage::{
@@ -24,6 +25,7 @@ use thalweg_sim::orders::{
 };
 use thalweg_sim::report::{say, seed};
 use thalweg_sim::toy::Toy;
+use thalweg_sim::uses::leaves_in_old_segments;
 use thalweg_sim::workloads::{ONE_COVER, Workload, named};
 
 /// A part of a stage that is there to miss the rule.
@@ -69,6 +71,12 @@ fn violations(rule: Rule, seed: u64) -> Vec<Violation> {
         Rule::LeavingItems => last_rows_deleted(),
         Rule::CarriedHidden => carried_rows_not_hidden(),
         Rule::MasksGo => rewritten_without_deleted_rows(),
+        Rule::CountedPages => {
+            limit_page_entries(4);
+            let found = leaves_in_old_segments();
+            limit_page_entries(MAX_PAGE_ENTRIES);
+            found
+        }
         Rule::RunsOfSnapshot => rows_that_came_into_a_range(),
         Rule::RunsRefuseNobody => merge_of_blocks_beside_a_range(),
         Rule::LoweredCoverage => crashes(named("indexes")),

@@ -13,8 +13,8 @@ use crate::table::{Maintained, Table, TableView};
 use crate::unlisted::{self, is_unlisted};
 use arrow_schema::Schema;
 use thalweg_kernel::{
-    CommitNo, Durability, Edit, Error, ErrorKind, NEW_TABLE, Result, Snapshot, TableSnapshot,
-    name_is_taken,
+    CommitNo, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, NEW_TABLE, Result, Snapshot,
+    TableSnapshot, name_is_taken,
 };
 
 /// Names of tables that a message lists.
@@ -174,11 +174,7 @@ impl Engine {
     pub fn maintain(&self) -> Result<Maintained> {
         let mut total = Maintained::default();
         for name in self.table_names()? {
-            let done = match self.table(&name).and_then(|table| table.maintain()) {
-                // Dropped meanwhile.
-                Err(e) if e.kind() == ErrorKind::NotFound => Maintained::default(),
-                done => done?,
-            };
+            let done = self.maintain_named(&name)?;
             total.steps += done.steps;
             total.rows += done.rows;
         }
@@ -190,6 +186,37 @@ impl Engine {
             maintenance.has_garbage = false;
         }
         Ok(total)
+    }
+}
+
+impl Engine {
+    fn maintain_named(&self, name: &str) -> Result<Maintained> {
+        match self.table(name).and_then(|table| table.maintain()) {
+            // Dropped meanwhile.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Maintained::default()),
+            done => done,
+        }
+    }
+
+    /// Writes blocks anew without their deleted rows, until the masks of these take half of the room that there is for them: of the
+    /// tables first that have most.
+    pub(crate) fn rewrite_deleted_rows(&self) -> Result<()> {
+        let snapshot = self.newest()?;
+        let masked = snapshot.tables().filter_map(|table| {
+            let bytes = table.masks()?.bytes();
+            Some((bytes, table.name.to_string()))
+        });
+        let mut masked: Vec<(u64, String)> = masked.collect();
+        // What it needs may be rewritten.
+        drop(snapshot);
+        masked.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, name) in masked {
+            if self.kernel().mask_bytes()? <= MANY_MASKS_BYTES {
+                break;
+            }
+            self.maintain_named(&name)?;
+        }
+        Ok(())
     }
 }
 

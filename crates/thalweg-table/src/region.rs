@@ -237,6 +237,12 @@ impl Opened<'_> {
         }
     }
 
+    /// Its indices of the memory along a dimension.
+    fn indices(&self, at: usize) -> Range<usize> {
+        let first = self.region.at[at];
+        first..first + self.region.extents[at] as usize
+    }
+
     /// The numbers of its pages along a dimension.
     fn pages_along(&self, at: usize) -> std::ops::RangeInclusive<u32> {
         let page = self.grid().dimensions()[at].page_extent;
@@ -251,6 +257,19 @@ struct Share<'a, C> {
     /// Where `cells` begins in all of them.
     base: usize,
     cells: &'a mut [C],
+    /// Numbers of the regions with cells in it.
+    regions: Vec<usize>,
+}
+
+impl<'a, C> Share<'a, C> {
+    fn new(indices: Range<usize>, base: usize, cells: &'a mut [C]) -> Self {
+        Self {
+            indices,
+            base,
+            cells,
+            regions: Vec::new(),
+        }
+    }
 }
 
 /// What all threads know.
@@ -462,19 +481,10 @@ fn shares<'a, C>(
     } else {
         cells.div_ceil(SHARE_CELLS)
     };
-    let mut edges: Vec<usize> = Vec::new();
-    if wanted > 1 {
-        for open in job.opened {
-            edges.extend(edges_of(open, job.along));
-        }
-        edges.sort_unstable();
-        edges.dedup();
-        edges.retain(|edge| {
-            job.opened
-                .iter()
-                .all(|open| is_edge(open, job.along, *edge))
-        });
-    }
+    let edges = match wanted {
+        0 | 1 => Vec::new(),
+        _ => common_edges(job.opened, job.along),
+    };
     // About as many as are wanted, of about as many edges each.
     let step = ((edges.len() + 1) / wanted.max(1)).max(1);
     let cuts = edges.into_iter().skip(step - 1).step_by(step);
@@ -484,57 +494,72 @@ fn shares<'a, C>(
     for cut in cuts.filter(|cut| *cut < extent) {
         let end = cut * stride;
         let (cells, rest) = memory.split_at_mut(end - base);
-        shares.push(Share {
-            indices: first..cut,
-            base,
-            cells,
-        });
+        shares.push(Share::new(first..cut, base, cells));
         memory = rest;
         (first, base) = (cut, end);
     }
-    shares.push(Share {
-        indices: first..extent,
-        base,
-        cells: memory,
-    });
+    shares.push(Share::new(first..extent, base, memory));
+    for (number, open) in job.opened.iter().enumerate() {
+        let cells = open.indices(job.along);
+        let first = shares.partition_point(|share| share.indices.end <= cells.start);
+        let met = shares[first..].iter_mut();
+        let met = met.take_while(|share| share.indices.start < cells.end);
+        met.for_each(|share| share.regions.push(number));
+    }
     shares
 }
 
-/// Where pages of a region begin along a dimension, but for the first, and where the region begins and ends: indices of the memory.
-fn edges_of(open: &Opened<'_>, along: usize) -> impl Iterator<Item = usize> {
+/// Indices of the memory, ascending, at which some region begins, ends or has an edge of pages, and no page of any region lies on
+/// both sides. Not by asking each region of each index: there may be very many of both.
+fn common_edges(opened: &[Opened<'_>], along: usize) -> Vec<usize> {
+    let cells = || opened.iter().map(|open| open.indices(along));
+    let mut starts: Vec<usize> = cells().map(|cells| cells.start).collect();
+    let mut ends: Vec<usize> = cells().map(|cells| cells.end).collect();
+    starts.sort_unstable();
+    ends.sort_unstable();
+    let bounds = starts.iter().chain(&ends).map(|bound| (*bound, false));
+    let inner = opened.iter().flat_map(|open| inner_edges(open, along));
+    let mut edges: Vec<(usize, bool)> = bounds.chain(inner.map(|edge| (edge, true))).collect();
+    edges.sort_unstable();
+    let is_common = |edge: usize, crossed: usize| {
+        let reach_over = starts.partition_point(|start| *start < edge)
+            - ends.partition_point(|end| *end <= edge);
+        edge > 0 && crossed == reach_over
+    };
+    edges
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|same| {
+            (
+                same[0].0,
+                same.iter().filter(|(_, is_inner)| *is_inner).count(),
+            )
+        })
+        .filter(|(edge, crossed)| is_common(*edge, *crossed))
+        .map(|(edge, _)| edge)
+        .collect()
+}
+
+/// Where pages of a region begin along a dimension, but for the first: indices of the memory.
+fn inner_edges(open: &Opened<'_>, along: usize) -> impl Iterator<Item = usize> {
     let page = open.grid().dimensions()[along].page_extent;
     let (start, at) = (open.region.start[along], open.region.at[along]);
     let inner = open.pages_along(along).skip(1);
-    let inner = inner.map(move |number| at + (number * page - start) as usize);
-    let end = at + open.region.extents[along] as usize;
-    inner.chain([at, end]).filter(|edge| *edge > 0)
+    inner.map(move |number| at + (number * page - start) as usize)
 }
 
-/// Whether no page of a region lies on both sides of an index of the memory.
-fn is_edge(open: &Opened<'_>, along: usize, edge: usize) -> bool {
-    let page = open.grid().dimensions()[along].page_extent as usize;
-    let at = open.region.at[along];
-    let end = at + open.region.extents[along] as usize;
-    edge <= at
-        || edge >= end
-        || (open.region.start[along] as usize + edge - at).is_multiple_of(page)
-}
-
-/// Reads what of all regions lies in a share.
+/// Reads what of its regions lies in a share.
 fn read_share<C: ArrowNativeType, R: PageReader<C>>(
     job: &Job<'_>,
     share: Share<'_, C>,
     absent: C,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    for open in job.opened {
+    for number in &share.regions {
+        let open = &job.opened[*number];
         let region = open.region;
-        let at = region.at[job.along];
-        let end = at + region.extents[job.along] as usize;
-        let here = at.max(share.indices.start)..end.min(share.indices.end);
-        if here.is_empty() {
-            continue;
-        }
+        let cells = open.indices(job.along);
+        let at = cells.start;
+        let here = at.max(share.indices.start)..cells.end.min(share.indices.end);
         let count = job.strides.len();
         let mut target = Target {
             start: [0; MAX_DIMENSIONS],

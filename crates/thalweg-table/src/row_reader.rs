@@ -1,8 +1,9 @@
 //! Rows by their addresses: a row of a block by the place of the block and the position in it, an open row by its commit.
 //!
 //! Invariants: rows come back in the order they were asked for, one as often as it was; of blocks only the pages that hold them are
-//! read, through the cache, each once per call; an address that leads to no row of the table, or to a deleted one, is an error,
-//! never another row.
+//! read, through the cache, each once per call; an address that leads to no row of the view, or to a deleted one, is an error,
+//! never another row. So each block is looked up in the index of the view, once per reader: the bytes of a block that left the table
+//! may be there for long.
 
 use crate::column::ValueDecoder;
 use crate::definition::TableDefinition;
@@ -21,6 +22,9 @@ use thalweg_kernel::masks::{BlockMask, Positions};
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result, TableSnapshot};
 
+/// Most blocks of which a reader remembers where they lie.
+const MOST_PLACES: usize = 1 << 16;
+
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowAddress {
@@ -34,7 +38,12 @@ pub struct RowAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowPlace {
     /// In a block of the log or of a fragment.
-    Block(Address),
+    Block {
+        /// The smallest order key of its rows, by which the index finds it.
+        key_min: i64,
+        /// Where its bytes are.
+        address: Address,
+    },
     /// In no block yet.
     Open {
         /// The commit they came with.
@@ -52,8 +61,8 @@ pub struct RowReader {
     blocks: ValueDecoder,
     /// The parts of the view that are in no block, each with its number in its commit, once one of them was asked for.
     open: Option<Vec<(u32, OpenRows)>>,
-    /// Where the blocks with deleted rows lie in the index, once rows of blocks were asked for.
-    masked: Option<HashMap<Address, Place>>,
+    /// Where the blocks lie in the index of which rows were asked for before.
+    places: HashMap<(i64, Address), Place>,
     /// Which row of the result is read at which time.
     order: Vec<u32>,
     positions: Vec<u32>,
@@ -88,7 +97,7 @@ impl RowReader {
             ids,
             blocks,
             open: None,
-            masked: None,
+            places: HashMap::new(),
             order: Vec::new(),
             positions: Vec::new(),
         })
@@ -138,17 +147,12 @@ impl RowReader {
         let is_open = |at: &u32| matches!(place(at), RowPlace::Open { .. });
         let (blocks, open) = order.split_at(order.partition_point(|at| !is_open(at)));
         for group in blocks.chunk_by(|a, b| place(a) == place(b)) {
-            if let RowPlace::Block(address) = place(&group[0]) {
+            if let RowPlace::Block { key_min, address } = place(&group[0]) {
                 self.positions.clear();
                 self.positions
                     .extend(group.iter().map(|at| rows[*at as usize].row));
-                self.check_kept(&address)?;
+                self.check_kept(key_min, &address)?;
                 let block = self.store.block(&address)?;
-                let table = block.head().spec().table;
-                if table != self.view.snapshot().id {
-                    let message = format!("{address}: the block is one of table {}", table.0);
-                    return Err(invalid(message));
-                }
                 self.blocks.push_rows(&block, &self.positions)?;
             }
         }
@@ -179,18 +183,26 @@ impl RowReader {
         })
     }
 
-    /// Refuses the positions that were asked for where one of them is a deleted row.
-    fn check_kept(&mut self, address: &Address) -> Result<()> {
+    /// Refuses a block that the view does not have, and the positions that were asked for where one of them is a deleted row.
+    fn check_kept(&mut self, key_min: i64, address: &Address) -> Result<()> {
         let table = self.view.snapshot();
-        if table.masks().is_none() {
-            return Ok(());
-        }
-        let masked = match &mut self.masked {
-            Some(masked) => masked,
-            none => none.insert(masked_blocks(table, &self.store)?),
+        let place = match self.places.get(&(key_min, *address)) {
+            Some(place) => *place,
+            None => {
+                let place = place_of(table, key_min, address, &self.store)?;
+                let place = place.ok_or_else(|| {
+                    invalid(format!(
+                        "{address}: the table has no such block with the smallest key {key_min} in this view"
+                    ))
+                })?;
+                if self.places.len() >= MOST_PLACES {
+                    self.places.clear();
+                }
+                self.places.insert((key_min, *address), place);
+                place
+            }
         };
-        let mask = masked.get(address).and_then(|place| table.hidden_at(place));
-        let row = match mask {
+        let row = match table.hidden_at(&place) {
             None => None,
             Some(BlockMask::Rows(hidden)) => first_in(hidden, self.positions.iter().copied()),
             Some(BlockMask::Blocks { .. }) => self.positions.first().copied(),
@@ -213,7 +225,7 @@ impl RowReader {
         });
         let wanted = match place {
             RowPlace::Open { commit, part } => (commit, part),
-            RowPlace::Block(_) => unreachable!("a bug: a block among open rows"),
+            RowPlace::Block { .. } => unreachable!("a bug: a block among open rows"),
         };
         let found = parts.binary_search_by_key(&wanted, |(number, rows)| (rows.commit, *number));
         match found {
@@ -226,19 +238,21 @@ impl RowReader {
     }
 }
 
-/// The blocks of a table with deleted rows, and where they lie in its index.
-fn masked_blocks(table: &TableSnapshot, store: &Arc<Store>) -> Result<HashMap<Address, Place>> {
-    let mut masked = HashMap::new();
-    let mut walk = table.tree.walk(None, Arc::clone(store));
-    let step = |entry: &Entry, place: Option<Place>| match table.hides_below(entry, place.as_ref())
+/// Where a block lies in the index of a table, if it is one of its blocks: whoever has its address may have it from another view, in
+/// which it was not deleted, merged or moved yet.
+fn place_of(
+    table: &TableSnapshot,
+    key_min: i64,
+    address: &Address,
+    store: &Arc<Store>,
+) -> Result<Option<Place>> {
+    let mut walk = table.tree.walk(Some(key_min..=key_min), Arc::clone(store));
+    let step = |entry: &Entry, _: Option<Place>| match entry.is_block() && entry.address != *address
     {
-        true => Step::Descend,
-        false => Step::Skip,
+        true => Step::Skip,
+        false => Step::Descend,
     };
-    while let Some(block) = walk.next_at(step)? {
-        masked.extend(walk.place().map(|place| (block.address, place)));
-    }
-    Ok(masked)
+    Ok(walk.next_at(step)?.and_then(|_| walk.place()))
 }
 
 /// The first of some ascending rows that is hidden.
@@ -255,22 +269,27 @@ fn deleted(place: &dyn Display, row: u32) -> Error {
 }
 
 /// Blocks first, those of a file together; rows of a place ascend.
-fn sort_key(row: &RowAddress) -> (bool, u64, u64, (u32, u32, u32), u32) {
+fn sort_key(row: &RowAddress) -> (bool, (u64, u64), (u32, u32, u32, i64), u32) {
     match row.place {
-        RowPlace::Block(Address {
-            file,
-            offset,
-            bytes,
-            head_bytes,
-            head_crc,
-        }) => (
+        RowPlace::Block {
+            key_min,
+            address:
+                Address {
+                    file,
+                    offset,
+                    bytes,
+                    head_bytes,
+                    head_crc,
+                },
+        } => (
             false,
-            file.0,
-            offset,
-            (bytes, head_bytes, head_crc),
+            (file.0, offset),
+            (bytes, head_bytes, head_crc, key_min),
             row.row,
         ),
-        RowPlace::Open { commit, part } => (true, commit.0, u64::from(part), (0, 0, 0), row.row),
+        RowPlace::Open { commit, part } => {
+            (true, (commit.0, u64::from(part)), (0, 0, 0, 0), row.row)
+        }
     }
 }
 

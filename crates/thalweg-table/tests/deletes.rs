@@ -5,8 +5,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
     ScanRequest, Table, Value,
@@ -212,4 +214,31 @@ fn rows_that_are_deleted_while_they_become_blocks_stay_deleted() {
     let mut want: Vec<i64> = kept.map(time).collect();
     want.sort_unstable();
     assert_eq!(left, want);
+}
+
+/// Whoever is told that nothing is left to delete relies on it, whatever level the deletion before had.
+#[test]
+fn a_durable_deletion_that_finds_nothing_makes_those_before_it_durable() {
+    let options = || EngineOptions {
+        background: false,
+        ..EngineOptions::default()
+    };
+    let sim = SimEnv::new(1);
+    let engine = Engine::open(sim.env(), Path::new("/db"), options()).unwrap();
+    let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let table = engine
+        .create_table("t", &schema, &CreateOptions::stream("ts"))
+        .unwrap();
+    for key in 0..10 {
+        table
+            .put(&[Value::Int(key)], Some(Durability::Disk))
+            .unwrap();
+    }
+    let keys = KeyRange { first: 0, last: 4 };
+    assert_eq!(table.delete_range(keys, PROCESS).unwrap(), 5);
+    assert_eq!(table.delete_range(keys, Some(Durability::Disk)).unwrap(), 0);
+    let image = sim.crash_image(&CrashChoice::DropAll);
+    let engine = Engine::open(image.env(), Path::new("/db"), options()).unwrap();
+    let view = engine.table("t").unwrap().view().unwrap();
+    assert_eq!(view.row_count(), 5);
 }

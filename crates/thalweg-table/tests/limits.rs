@@ -5,13 +5,16 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampSecondArray};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
-use thalweg_kernel::TableId;
+use thalweg_kernel::index::{Entry, ItemName, Place, Step};
+use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
+use thalweg_kernel::{Commit, MANY_MASKS_BYTES, TableId};
 use thalweg_table::{
-    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ScanRequest, SummaryOption,
-    Table, TableView, Value,
+    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
+    ScanRequest, SummaryOption, Table, TableView, Value,
 };
 
 fn open(sim: &SimEnv, append_limits: AppendLimits) -> Engine {
@@ -281,4 +284,94 @@ fn an_append_that_is_cancelled_stores_nothing() {
     let stored = table.append_while([Ok(rows)], None, &|| true).unwrap();
     assert_eq!(stored, 9_000_000);
     assert_eq!(table.view().unwrap().row_count(), 9_000_000);
+}
+
+/// Each of very many blocks has one deleted row: too few of each to be rewritten for its own sake, too many for the room that all masks
+/// have. Whoever deletes next makes room, in whichever table.
+#[test]
+fn masks_of_many_blocks_make_room_for_others() {
+    const BLOCK_ROWS: i64 = 64;
+    let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+    let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let options = CreateOptions {
+        time: Some("ts".to_owned()),
+        block_rows: Some(64),
+        ..CreateOptions::default()
+    };
+    let table = engine.create_table("t", &schema, &options).unwrap();
+    let other = engine.create_table("other", &schema, &options).unwrap();
+    for key in 0..100 {
+        other.put(&[Value::Int(key)], None).unwrap();
+    }
+    // A mask takes 64 bytes at least.
+    let rows = (2 * MANY_MASKS_BYTES).cast_signed() + 100_000 * BLOCK_ROWS;
+    let batches = (0..rows).step_by(1_000_000).map(|first| {
+        let times = Int64Array::from_iter_values(first..(first + 1_000_000).min(rows));
+        Ok(RecordBatch::try_new(table.schema(), vec![Arc::new(times)]).unwrap())
+    });
+    table.append(batches, None).unwrap();
+    let view = table.view().unwrap();
+    let store = Arc::clone(engine.kernel().store());
+    let mut walk = view.snapshot().tree.walk(None, store);
+    let (mut places, mut rows_of) = (Vec::new(), BTreeMap::new());
+    let mut step = |entry: &Entry, place: Option<Place>| {
+        if let Some(place) = place.filter(|place| place.item == ItemName::of(entry)) {
+            rows_of.insert(place.item, entry.rows);
+        }
+        Step::Descend
+    };
+    while walk.next_at(&mut step).unwrap().is_some() {
+        places.extend(walk.place());
+    }
+    drop(view);
+    let refused = places.chunks(50_000).find_map(|places| {
+        let mut items: BTreeMap<ItemName, Vec<(u32, BlockMask)>> = BTreeMap::new();
+        for place in places {
+            let rank = u32::try_from(place.rank).unwrap();
+            let mask = BlockMask::Rows(Positions::of_rows([7]));
+            items.entry(place.item).or_default().push((rank, mask));
+        }
+        let items = items.into_iter().map(|(name, masks)| {
+            let masks = MaskList::of(masks).unwrap();
+            ItemMask {
+                name,
+                rows: rows_of[&name],
+                newly: masks.rows(),
+                masks,
+            }
+        });
+        let edit = MaskEdit {
+            table: id_of(&table),
+            items: items.collect(),
+            parts: Vec::new(),
+        };
+        let commit = Commit {
+            masks: vec![edit],
+            ..Commit::default()
+        };
+        engine.kernel().commit(commit, Durability::Process).err()
+    });
+    assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::Limit));
+    let many = engine.kernel().mask_bytes().unwrap();
+    assert!(many > MANY_MASKS_BYTES, "{many}");
+    let mut deleted = 0;
+    let mut before = many;
+    // Until one has found no room.
+    for block in (0..rows / BLOCK_ROWS).rev() {
+        let key = block * BLOCK_ROWS + 5;
+        let keys = KeyRange {
+            first: key,
+            last: key,
+        };
+        deleted += table.delete_range(keys, None).unwrap();
+        let now = engine.kernel().mask_bytes().unwrap();
+        if now < before {
+            break;
+        }
+        before = now;
+    }
+    let left = engine.kernel().mask_bytes().unwrap();
+    assert!(left <= MANY_MASKS_BYTES, "{left} after {deleted} deletions");
+    let keys = KeyRange { first: 7, last: 7 };
+    assert_eq!(other.delete_range(keys, None).unwrap(), 1);
 }

@@ -647,10 +647,10 @@ fn maintaining_one_table_writes_nothing_of_the_others() {
     for table in &tables[..200] {
         assert_eq!(table.maintain().unwrap().steps, 1);
     }
-    // A checkpoint with the open rows of all tables takes about 50 KB.
+    // A checkpoint with the open rows of all tables takes more than 50 KB.
     let written_bytes = sim.stats().bytes_written;
     assert!(
-        written_bytes < 2 << 20,
+        written_bytes < 5 << 19,
         "{written_bytes} bytes for 400 rows"
     );
 }

@@ -2,6 +2,9 @@
 
 pub(super) use shuttle::sync as inner;
 
+/// Which thread this is.
+pub use shuttle::thread::{ThreadId, current as current_thread};
+
 /// Atomic integers and fences, as in the standard library.
 pub mod atomic {
     pub use shuttle::sync::atomic::{

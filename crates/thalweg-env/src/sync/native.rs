@@ -2,6 +2,9 @@
 
 pub(super) use std::sync as inner;
 
+/// Which thread this is.
+pub use std::thread::{ThreadId, current as current_thread};
+
 /// Atomic integers and fences, as in the standard library.
 pub mod atomic {
     pub use std::sync::atomic::{

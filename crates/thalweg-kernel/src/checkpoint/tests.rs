@@ -202,9 +202,9 @@ fn indexes_read_back_as_they_were_written() {
 fn golden_bytes_of_indexes() {
     let section = write(&mut with_indexes(), 1);
     let name = { section.windows(6) }.position(|bytes| bytes == b"boiler");
-    // What else there is, no root, nothing that waits; then the orders.
+    // What else there is, no root, nothing that waits, no uses; then the orders.
     let orders = &section[name.unwrap() + 22..];
-    let hex: String = orders[..135].iter().map(|b| format!("{b:02x}")).collect();
+    let hex: String = orders[..147].iter().map(|b| format!("{b:02x}")).collect();
     let ends = |min: i64, max: i64| {
         let hex = |bytes: [u8; 8]| bytes.map(|b| format!("{b:02x}")).concat();
         format!(
@@ -214,7 +214,7 @@ fn golden_bytes_of_indexes() {
             "f".repeat(16)
         )
     };
-    let no_tree = "02000000000000000000";
+    let no_tree = "0200000000000000000000000000";
     let golden = [
         "01",
         no_tree,

@@ -3,6 +3,7 @@
 //!
 //! Invariants: blocks come in ascending bounds, though of an entry no more is known than a bound of all below it; a page is opened
 //! only when no block with a smaller bound is known. So the first k blocks open no page that a walk for k blocks could leave closed.
+//! A page is kept as long as one of its entries waits.
 
 use super::Entry;
 use super::page::{Child, Page, PageLoader};
@@ -19,7 +20,11 @@ pub struct Nearest<L> {
     loader: L,
     table: TableId,
     root: Option<Arc<Child>>,
-    open: Vec<OpenPage>,
+    /// Open pages by their numbers.
+    open: Vec<Option<OpenPage>>,
+    /// Numbers of pages of which no entry waits any more.
+    free: Vec<u32>,
+    pages: usize,
     waiting: BinaryHeap<Waiting>,
     /// In the place of all blocks.
     refused: Option<Error>,
@@ -28,6 +33,8 @@ pub struct Nearest<L> {
 #[derive(Debug)]
 struct OpenPage {
     page: Arc<Page>,
+    /// How many of its entries wait.
+    waiting: usize,
     depth: u32,
     heritage: Option<Heritage>,
 }
@@ -55,6 +62,8 @@ impl<L: PageLoader> Nearest<L> {
             table,
             root,
             open: Vec::new(),
+            free: Vec::new(),
+            pages: 0,
             waiting: BinaryHeap::new(),
             refused,
         }
@@ -73,7 +82,8 @@ impl<L: PageLoader> Nearest<L> {
     ) -> Result<Option<(f64, Entry)>> {
         let next = self.advance(&mut bound);
         if !matches!(next, Ok(Some(_))) {
-            (self.root, self.open, self.waiting) = (None, Vec::new(), BinaryHeap::new());
+            (self.root, self.waiting) = (None, BinaryHeap::new());
+            (self.open, self.free) = (Vec::new(), Vec::new());
         }
         next
     }
@@ -81,7 +91,7 @@ impl<L: PageLoader> Nearest<L> {
     /// Pages opened so far, from memory or not.
     #[must_use]
     pub fn pages(&self) -> usize {
-        self.open.len()
+        self.pages
     }
 
     fn advance(
@@ -97,9 +107,17 @@ impl<L: PageLoader> Nearest<L> {
             self.open(&root, least, 1, Heritage::below(&root.entry), bound)?;
         }
         while let Some(next) = self.waiting.pop() {
-            let parent = &self.open[next.page as usize];
+            let place = &mut self.open[next.page as usize];
+            let Some(parent) = place else {
+                unreachable!("a bug: an entry waits of a page that is not open");
+            };
             let (depth, heritage) = (parent.depth + 1, parent.heritage);
             let child = Arc::clone(&parent.page.children()[next.entry as usize]);
+            parent.waiting -= 1;
+            if parent.waiting == 0 {
+                *place = None;
+                self.free.push(next.page);
+            }
             let given = Heritage::give(heritage, &child.entry);
             if next.is_block {
                 let entry = given.unwrap_or_else(|| child.entry.clone());
@@ -123,7 +141,12 @@ impl<L: PageLoader> Nearest<L> {
         bound: &mut impl FnMut(&Entry) -> Option<f64>,
     ) -> Result<()> {
         let page = open_page(self.table, child, depth, &self.loader)?;
-        let number = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+        self.pages += 1;
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.open.push(None);
+            u32::try_from(self.open.len() - 1).unwrap_or(u32::MAX)
+        });
+        let before = self.waiting.len();
         for (at, child) in (0..).zip(page.children()) {
             let given = Heritage::give(heritage, &child.entry);
             let entry = given.as_ref().unwrap_or(&child.entry);
@@ -136,8 +159,14 @@ impl<L: PageLoader> Nearest<L> {
                 });
             }
         }
-        self.open.push(OpenPage {
+        let waiting = self.waiting.len() - before;
+        if waiting == 0 {
+            self.free.push(number);
+            return Ok(());
+        }
+        self.open[number as usize] = Some(OpenPage {
             page,
+            waiting,
             depth,
             heritage,
         });

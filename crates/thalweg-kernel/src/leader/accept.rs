@@ -64,12 +64,15 @@ impl Leader {
         // What applying will ask for is there from here on: else a page that cannot be read would be found behind the frame.
         let store = Arc::clone(&self.store);
         let pages = HeldPages::new(&*store);
-        self.working
+        let folded = self
+            .working
             .validate(&lowered.changes, &pages)
             .map_err(Failure::Refused)?;
-        (self.working.changed_bytes(&lowered.changes, &pages))
-            .and_then(check_changed)
-            .map_err(Failure::Refused)?;
+        (self
+            .working
+            .changed_bytes(&lowered.changes, &folded, &pages))
+        .and_then(check_changed)
+        .map_err(Failure::Refused)?;
         build(&mut self.builder, &mut lowered).map_err(Failure::Refused)?;
         let frame_bytes = self.builder.frame_bytes() as u64;
         check_frame(frame_bytes).map_err(Failure::Refused)?;
@@ -95,7 +98,7 @@ impl Leader {
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
-            .apply(number, &mut changes, at, &pages)
+            .apply_folded(number, (&mut changes, folded), at, &pages)
             .map_err(Failure::Stale)?;
         self.changes = changes;
         if !fragments.is_empty() {

@@ -7,10 +7,11 @@
 use super::{Leader, no_epoch};
 use crate::bases::BuildsOn;
 use crate::bases::Place;
-use crate::checkpoint::{CHECKPOINT_SECTIONS, WrittenTrees, put_checkpoint};
+use crate::checkpoint::{CHECKPOINT_SECTIONS, WrittenTree, WrittenTrees, put_checkpoint};
 use crate::error::{ErrorKind, Result};
 use crate::failure::{Failure, Outcome, fatal};
 use crate::fields::len_u32;
+use crate::file_uses::{Changes, may_be_of};
 use crate::frame::{FRAME_ALIGN, FrameBuilder, SECTOR_BYTES, SectionKind};
 use crate::ids::{CommitNo, FileId, LogPosition};
 use crate::log_writer::LogWriter;
@@ -19,6 +20,7 @@ use crate::root::Root;
 use crate::rules::Rule;
 use crate::segment::{self, LogFolder};
 use crate::segment_supply::SegmentSupply;
+use crate::working::OfTrees;
 use std::path::Path;
 
 /// Checkpoints are padded where there is space for so many more segments.
@@ -151,10 +153,12 @@ impl Leader {
                 .inspect_err(|e| self.supply.note_failed_write(e))
                 .map_err(fatal)?;
         }
-        for (_, pages) in written {
-            pages.publish(&*self.store);
+        let mut uses = OfTrees::new();
+        for (place, written) in written {
+            written.pages.publish(&*self.store);
+            uses.insert(place, written.uses);
         }
-        self.working.trim();
+        self.working.trim(uses);
         let own = Place {
             at: root.checkpoint,
             frame_bytes: root.checkpoint_bytes,
@@ -183,6 +187,7 @@ impl Leader {
     ) -> Outcome<(LogPosition, WrittenTrees, u64)> {
         let (mut needed_bytes, mut attempts) = (0, 0);
         let is_apart = Rule::OwnSectors.is_kept() && self.has_ample_space();
+        let uses = self.working.changed_uses(&*self.store);
         loop {
             attempts += 1;
             assert!(attempts < 5, "a segment has room for what it is taken for");
@@ -193,7 +198,7 @@ impl Leader {
             };
             let padding_bytes = at.offset - end.offset;
             let (written, index_bytes) =
-                self.build_checkpoint(at, builds_on)
+                self.build_checkpoint(at, builds_on, &uses)
                     .map_err(|e| match e.kind() {
                         // Nothing was written of it, and the state is as it was.
                         ErrorKind::Limit => Failure::Refused(e),
@@ -221,6 +226,7 @@ impl Leader {
         &mut self,
         at: LogPosition,
         builds_on: BuildsOn,
+        changed_uses: &OfTrees<Changes>,
     ) -> Result<(WrittenTrees, u64)> {
         let (builder, working, database) = (&mut self.builder, &self.working, self.database);
         let first_page = at.offset + FrameBuilder::sections_offset(CHECKPOINT_SECTIONS) as u64;
@@ -229,16 +235,30 @@ impl Leader {
         builder.section(SectionKind::Pages, |out| {
             for (id, order) in &working.changed_trees {
                 let table = working.table(*id);
-                let Some(tree) = table.and_then(|table| table.tree_of(*order)) else {
+                let Some((table, tree)) = table.and_then(|t| Some((t, t.tree_of(*order)?))) else {
                     continue;
                 };
+                let (mut page_bytes, mut is_first) = (0, true);
                 let pages = tree.write_dirty(&mut |page| {
                     let address =
                         page.seal_into(database, at.segment, first_page + out.len() as u64, out);
                     out.resize(out.len().next_multiple_of(FRAME_ALIGN), 0);
+                    if Rule::CountedPages.is_kept() || !is_first {
+                        page_bytes += u64::from(address.bytes);
+                    }
+                    is_first = false;
                     Ok(address)
                 })?;
-                written.insert((*id, *order), pages);
+                let place = (*id, *order);
+                let uses = changed_uses.get(&place).and_then(|changes| {
+                    let mut changes = changes.clone();
+                    changes.add_pages(at.segment, page_bytes);
+                    let uses = changes.added_to(table.known_uses(*order)?.uses())?;
+                    // Else whoever reads them takes them for damage.
+                    let is_kept = Rule::CountedPages.is_kept();
+                    (!is_kept || may_be_of(&uses, pages.root())).then_some(uses)
+                });
+                written.insert(place, WrittenTree { pages, uses });
             }
             Ok(())
         })?;

@@ -73,9 +73,10 @@ impl CoveredRows {
                 items.collect::<Option<Vec<_>>>()?
             }
             Covering::Fragment(root, blocks) => {
+                let mut keys: Vec<_> = blocks.iter().map(Entry::key).collect();
+                keys.sort_unstable();
                 let rank = |block: &Entry| {
-                    let before = blocks.iter().filter(|other| other.key() < block.key());
-                    u32::try_from(before.count()).ok()
+                    u32::try_from(keys.partition_point(|key| *key < block.key())).ok()
                 };
                 let ranked = hidden
                     .into_iter()

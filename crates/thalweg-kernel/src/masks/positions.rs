@@ -55,7 +55,11 @@ impl Positions {
     /// Where they are none, or not ascending, or too high: whoever has read the block knows what is in it.
     #[must_use]
     pub fn of_runs(runs: impl IntoIterator<Item = Range<u32>>) -> Self {
-        let runs = joined(runs);
+        Self::of_joined(&joined(runs))
+    }
+
+    /// A list of ascending runs of which no two touch.
+    fn of_joined(runs: &[Range<u32>]) -> Self {
         let end = runs.last().map_or(0, |run| run.end);
         assert!(end > 0, "a mask hides something");
         assert!(
@@ -64,14 +68,14 @@ impl Positions {
             POSITIONS_LIMIT
         );
         let rows = runs.iter().map(|run| run.end - run.start).sum();
-        let mut bytes = Vec::new();
-        put_runs(&runs, &mut bytes);
         let bitmap_bytes = end.div_ceil(8);
-        let form = if bytes.len() <= bitmap_len(bitmap_bytes) {
+        let (runs_len, bitmap_len) = (runs_len(runs.iter().cloned()), bitmap_len(bitmap_bytes));
+        let mut bytes = Vec::with_capacity(runs_len.min(bitmap_len));
+        let form = if runs_len <= bitmap_len {
+            put_runs(runs, &mut bytes);
             Form::Runs
         } else {
-            bytes.clear();
-            put_bitmap(&runs, bitmap_bytes, &mut bytes);
+            put_bitmap(runs, bitmap_bytes, &mut bytes);
             Form::Bitmap
         };
         Self {
@@ -136,21 +140,27 @@ impl Positions {
     /// All positions of both lists; `None` where one position is in both.
     #[must_use]
     pub fn union_of_new(&self, new: &Self) -> Option<Self> {
-        let (mut old, mut added) = (self.runs().peekable(), new.runs().peekable());
-        let mut runs = Vec::new();
-        let mut end = 0;
-        while let Some(next) = match (old.peek(), added.peek()) {
-            (Some(a), Some(b)) if a.start <= b.start => old.next(),
-            (Some(_), None) => old.next(),
-            _ => added.next(),
-        } {
-            if next.start < end {
-                return None;
+        let (mut olds, mut news) = (self.runs(), new.runs());
+        let (mut old, mut added) = (olds.next(), news.next());
+        let mut runs: Vec<Range<u32>> = Vec::with_capacity(self.rows.min(self.end / 2) as usize);
+        loop {
+            let is_old = match (&old, &added) {
+                (Some(old), Some(added)) => old.start <= added.start,
+                (old, _) => old.is_some(),
+            };
+            let next = match is_old {
+                true => std::mem::replace(&mut old, olds.next()),
+                false => std::mem::replace(&mut added, news.next()),
+            };
+            let Some(next) = next else {
+                return Some(Self::of_joined(&runs));
+            };
+            match runs.last_mut() {
+                Some(last) if next.start < last.end => return None,
+                Some(last) if next.start == last.end => last.end = next.end,
+                _ => runs.push(next),
             }
-            end = next.end;
-            runs.push(next);
         }
-        Some(Self::of_runs(runs))
     }
 
     /// Appends the list as it is stored.
@@ -210,6 +220,18 @@ fn put_bitmap(runs: &[Range<u32>], bytes: u32, out: &mut Vec<u8>) {
     for position in runs.iter().cloned().flatten() {
         out[start + position as usize / 8] |= 1 << (position % 8);
     }
+}
+
+/// Length of runs behind their form.
+fn runs_len(runs: impl IntoIterator<Item = Range<u32>>) -> usize {
+    let (mut count, mut bytes, mut next) = (0_u64, 0, 0);
+    for run in runs {
+        count += 1;
+        bytes +=
+            varint_len((run.start - next).into()) + varint_len((run.end - run.start - 1).into());
+        next = run.end + 1;
+    }
+    varint_len(count) + bytes
 }
 
 /// Length of a bitmap of so many bytes behind its form.
@@ -275,16 +297,7 @@ fn read_bitmap(reader: &mut Reader<'_>) -> Result<Positions, &'static str> {
     let end = bitmap_bytes * 8 - last.leading_zeros();
     let rows = bits.iter().map(|byte| byte.count_ones()).sum();
     let taken = before.left_bytes() - reader.left_bytes();
-    let mut runs_len = 0;
-    let mut count = 0_u64;
-    let mut next = 0;
-    for run in Runs(Walk::Bits { bytes: bits, at: 0 }) {
-        count += 1;
-        runs_len +=
-            varint_len((run.start - next).into()) + varint_len((run.end - run.start - 1).into());
-        next = run.end + 1;
-    }
-    if varint_len(count) + runs_len <= taken {
+    if runs_len(Runs(Walk::Bits { bytes: bits, at: 0 })) <= taken {
         return Err("positions are not in their shorter form");
     }
     let bytes = before.clone().take(taken)?;

@@ -5,6 +5,7 @@
 
 use super::coverage::Coverage;
 use super::edit::{FIRST_ORDER, OrderAction, OrderChange};
+use crate::file_uses::OrderUses;
 use crate::ids::TableId;
 use crate::index::Tree;
 
@@ -20,6 +21,8 @@ pub struct Order {
     pub is_on: bool,
     /// Its blocks.
     pub tree: Tree,
+    /// What an earlier tree of it took of files.
+    pub(crate) uses: OrderUses,
     /// The rows that have their entries in it.
     pub coverage: Coverage,
 }
@@ -66,6 +69,7 @@ impl Orders {
             id: self.next,
             is_on: true,
             tree: Tree::empty(table),
+            uses: OrderUses::of_nothing(table),
             coverage,
         });
         self.next += 1;

@@ -582,6 +582,7 @@ impl Repair {
         sync_folder(env, dir)?;
         // What it was read from may be damaged elsewhere, or go: nothing is built on it.
         leader.working_mut().bases.forget();
+        leader.working_mut().forget_uses();
         leader
             .begin_epoch(epoch, Vec::new())
             .map_err(Failure::error)?;

@@ -28,6 +28,9 @@ pub(super) struct Hidden {
     pub(super) leaves: Vec<ItemName>,
 }
 
+/// The masks that a commit leaves, of each table of which it changes some.
+pub(crate) struct Folded(pub(super) Vec<Hidden>);
+
 /// The masks of a table while the sections of a commit are taken.
 struct Folding<'a> {
     state: &'a TableState,
@@ -36,6 +39,7 @@ struct Folding<'a> {
     /// Items that the commit brings, and their rows.
     brought: HashMap<ItemName, u64>,
     removed: HashSet<ItemName>,
+    /// Ascending.
     removed_runs: Vec<ItemRun>,
     /// The commit up to which the commit covers open rows.
     covered: Option<CommitNo>,
@@ -132,6 +136,9 @@ impl Working {
                         }
                         folding.removed.extend(names);
                         folding.removed_runs.extend(rows.removed_runs());
+                        folding
+                            .removed_runs
+                            .sort_unstable_by_key(|run| run.first.key);
                         folding.rewritten(hidden, edit.left_out, edit.carried)?;
                         folding.bring(&rows.added);
                     }
@@ -293,7 +300,12 @@ impl Folding<'_> {
 
     /// Whether an item goes from the table by name or by a run.
     fn removes(&self, name: &ItemName) -> bool {
-        self.removed.contains(name) || self.removed_runs.iter().any(|run| run.contains(name.key))
+        // They have no common keys.
+        let behind = self
+            .removed_runs
+            .partition_point(|run| run.first.key <= name.key);
+        let run = self.removed_runs[..behind].last();
+        self.removed.contains(name) || run.is_some_and(|run| run.contains(name.key))
     }
 
     /// Takes away the masks of open rows that are covered; returns how many rows they hide.

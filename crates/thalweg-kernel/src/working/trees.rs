@@ -7,7 +7,7 @@
 //! - A range that a maker lists as complete is refused if rows came into it, since the snapshot that its entries were made
 //!   from, without their entries.
 
-use super::hidden::Hidden;
+use super::hidden::{Folded, Hidden};
 use super::{Origin, Working, dropped, no_order};
 use crate::change::Change;
 use crate::commit::{Commit, Edit};
@@ -284,10 +284,14 @@ impl Working {
     ///
     /// # Errors
     /// When a page that it needs cannot be loaded.
-    pub(crate) fn changed_bytes(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<u64> {
-        let hidden = self.fold_masks(changes, None, Origin::Caller)?;
+    pub(crate) fn changed_bytes(
+        &self,
+        changes: &[Change],
+        Folded(hidden): &Folded,
+        pages: &dyn PageLoader,
+    ) -> Result<u64> {
         let mut bytes = 0_u64;
-        for change in fold(changes, &hidden) {
+        for change in fold(changes, hidden) {
             let table = self.table(change.table);
             let Some(tree) = table.and_then(|table| table.tree_of(change.order)) else {
                 continue;

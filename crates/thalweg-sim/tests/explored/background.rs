@@ -192,3 +192,51 @@ fn a_failed_sync_of_any_thread_leaves_nobody_waiting() {
     println!("given up: {poisoned}");
     assert!(poisoned > 0);
 }
+
+/// One thread hands in commits and goes on, another one commits and waits, a third one closes the database.
+#[test]
+fn commits_that_call_back_are_answered_once_where_the_database_is_closed() {
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    static STORED: AtomicUsize = AtomicUsize::new(0);
+    explore_share(ONE_IN, || {
+        let sim = SimEnv::new(24);
+        let (toy, table) = open_with_threads(&sim);
+        let (acknowledged, answers) = (Acknowledged::default(), Arc::new(Mutex::new(Vec::new())));
+        let hands_in = thread::spawn({
+            let (toy, acknowledged) = (Arc::clone(&toy), Arc::clone(&acknowledged));
+            let answers = Arc::clone(&answers);
+            move || {
+                let mut taken = Vec::new();
+                for key in 0..3 {
+                    let (acknowledged, answers) = (Arc::clone(&acknowledged), Arc::clone(&answers));
+                    let commit = Commit {
+                        rows: vec![rows_part(table, &[(key, key)])],
+                        ..Commit::default()
+                    };
+                    let answer = move |result: Result<CommitNo, _>| {
+                        answers.lock().push(key);
+                        if result.is_ok() {
+                            acknowledged.lock().insert(key);
+                        }
+                    };
+                    let handed_in = toy.kernel.commit_later(commit, Durability::Disk, answer);
+                    taken.extend(handed_in.is_ok().then_some(key));
+                }
+                taken
+            }
+        });
+        let waits = committer(&toy, table, 10, Durability::Process, &acknowledged);
+        thread::yield_now();
+        toy.kernel.close().unwrap();
+        let taken = hands_in.join().unwrap();
+        waits.join().unwrap();
+        assert_eq!(*answers.lock(), taken, "each is answered once, in order");
+        let stored = acknowledged.lock().range(..10).count();
+        STORED.fetch_add(stored, Ordering::Relaxed);
+        REFUSED.fetch_add(taken.len() - stored, Ordering::Relaxed);
+        closed_well(&sim, toy, table, &acknowledged);
+    });
+    let counts = [&STORED, &REFUSED].map(|count| count.load(Ordering::Relaxed));
+    println!("stored, refused by closing: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}

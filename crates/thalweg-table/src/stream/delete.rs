@@ -19,7 +19,9 @@ use std::sync::Arc;
 use thalweg_kernel::index::{Entry, ItemName, Place, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
 use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
-use thalweg_kernel::{Commit, Durability, Edit, Error, ErrorKind, OpenRows, Result};
+use thalweg_kernel::{
+    Commit, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, OpenRows, Result,
+};
 
 /// Attempts that may lose a race against another commit. From the third on the deletion has the turn of its table, so that only
 /// covers of open rows and moves of blocks are left to lose one against.
@@ -28,9 +30,14 @@ const MOST_CONFLICTS: u32 = 64;
 /// Deletes the rows with keys of a range; returns how many there were.
 pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
     let kernel = table.engine().kernel();
-    delete_by(table, keys, &mut |commit| {
+    let rows = delete_by(table, keys, &mut |commit| {
         kernel.commit(commit, durability).map(|_| ())
-    })
+    })?;
+    if rows == 0 && durability == Durability::Disk {
+        // That they were deleted already is to survive a power cut as well.
+        kernel.flush()?;
+    }
+    Ok(rows)
 }
 
 /// Deletes a range by one commit, which `commit` makes or refuses.
@@ -46,7 +53,7 @@ fn delete_by(
     let closed = engine.closed();
     let turns = engine.turns_of(table.id())?;
     let mut turn = turns.none();
-    let (mut conflicts, mut has_encoded) = (0, false);
+    let (mut conflicts, mut has_made_room, mut has_encoded) = (0, false, false);
     loop {
         if !turn.wait_if_due(conflicts, &|| closed.check().is_ok()) {
             closed.check()?;
@@ -61,6 +68,16 @@ fn delete_by(
             Ok(()) => return Ok(rows),
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
                 conflicts += 1;
+            }
+            // The room for masks is the same for all tables.
+            Err(e)
+                if e.kind() == ErrorKind::Limit
+                    && !has_made_room
+                    && engine.kernel().mask_bytes()? > MANY_MASKS_BYTES =>
+            {
+                has_made_room = true;
+                turn.pass_on();
+                engine.rewrite_deleted_rows()?;
             }
             // The masks of very many small commits whose rows are open do not fit one frame.
             Err(e) if e.kind() == ErrorKind::Limit && !has_encoded => {

@@ -19,7 +19,8 @@
 //!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
-//! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is.
+//! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is; any deleted row is
+//!   enough while the masks of all tables take more than half of the room that there is for them.
 //! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
@@ -49,7 +50,9 @@ use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::{Address, Entry, ItemName};
 use thalweg_kernel::masks::MaskList;
 use thalweg_kernel::orders::ReplaceEdit;
-use thalweg_kernel::{Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, Result};
+use thalweg_kernel::{
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, FileId, MANY_MASKS_BYTES, Result,
+};
 
 /// Blocks that are cut from merged rows at once.
 const GATHERED_BLOCKS: usize = 16;
@@ -266,7 +269,7 @@ impl Step {
             size,
         };
         step.packs = loop {
-            let packs = step.short_neighbours(view, &sizes);
+            let packs = step.short_neighbours(view, &sizes)?;
             if !step.measure(&packs, &mut sizes, go_on)? {
                 break packs;
             }
@@ -296,7 +299,7 @@ impl Step {
     }
 
     /// Runs of blocks in order that may be one block together, as many as one step takes.
-    fn short_neighbours(&self, view: &TableView, sizes: &Sizes<'_>) -> Vec<Range<usize>> {
+    fn short_neighbours(&self, view: &TableView, sizes: &Sizes<'_>) -> Result<Vec<Range<usize>>> {
         let open = open_parts(view);
         let runs = runs(&self.list.blocks);
         let blocks = self.list.blocks.iter().zip(&self.cuts);
@@ -314,13 +317,21 @@ impl Step {
                 *may_go &= !kept.contains(&block.address.file);
             }
         };
-        let due = self.due_for_deleted_rows(view, &groups);
-        self.within_budget([groups, due].concat())
+        let kernel = view.engine().kernel();
+        let has_masks = view.snapshot().masks().is_some();
+        let has_many_masks = has_masks && kernel.mask_bytes()? > MANY_MASKS_BYTES;
+        let due = self.due_for_deleted_rows(view, &groups, has_many_masks);
+        Ok(self.within_budget([groups, due].concat()))
     }
 
     /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted;
     /// none that is written anew for these groups or for what is merged.
-    fn due_for_deleted_rows(&self, view: &TableView, groups: &[Range<usize>]) -> Vec<Range<usize>> {
+    fn due_for_deleted_rows(
+        &self,
+        view: &TableView,
+        groups: &[Range<usize>],
+        has_many_masks: bool,
+    ) -> Vec<Range<usize>> {
         let Some(masks) = view.snapshot().masks() else {
             return Vec::new();
         };
@@ -348,7 +359,7 @@ impl Step {
                 None => (ItemName::of(block), block.rows),
             };
             let hidden = masks.of_item(&item).map_or(0, MaskList::rows);
-            let is_due = hidden > 0 && hidden.saturating_mul(DUE_PART) >= rows;
+            let is_due = hidden > 0 && (has_many_masks || hidden.saturating_mul(DUE_PART) >= rows);
             if is_due && (fragment.is_none() || rewritten.insert(block.address.file)) {
                 due.push(at..at + 1);
             }

@@ -72,7 +72,14 @@ pub(crate) fn find(view: &TableView, victims: &BTreeSet<u64>, whole: bool) -> Fo
             Some(BlockMask::Rows(positions)) => positions.contains(row),
             Some(BlockMask::Blocks { .. }) => true,
         };
-        let found = sort(RowPlace::Block(block.address), &numbers(&batch), &is_hidden);
+        let found = sort(
+            RowPlace::Block {
+                key_min: block.key_min,
+                address: block.address,
+            },
+            &numbers(&batch),
+            &is_hidden,
+        );
         if found.is_empty() {
             continue;
         }

@@ -7,13 +7,16 @@ use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
+use thalweg_kernel::index::{Entry, Step};
+use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::{CommitNo, ErrorKind};
 use thalweg_table::{
-    AppendLimits, BlockRegion, CreateOptions, Engine, EngineOptions, RowAddress, RowPlace, Strided,
-    Table, TableView, decode_block, decode_rows,
+    AppendLimits, BlockRegion, CreateOptions, Engine, EngineOptions, KeyRange, RowAddress,
+    RowPlace, Strided, Table, TableView, decode_block, decode_rows,
 };
 
 fn engine(sim: &SimEnv) -> Engine {
@@ -78,9 +81,11 @@ fn all(view: &TableView) -> (Vec<RowAddress>, RecordBatch) {
     let store = view.engine().kernel().store();
     let (mut addresses, mut batches) = (Vec::new(), Vec::new());
     for entry in view.snapshot().tree.iter(None, Arc::clone(store)) {
-        let address = entry.unwrap().address;
+        let Entry {
+            key_min, address, ..
+        } = entry.unwrap();
         let batch = decode_block(view.definition(), store, &address, None, 0..usize::MAX).unwrap();
-        let place = RowPlace::Block(address);
+        let place = RowPlace::Block { key_min, address };
         addresses.extend((0..batch.num_rows()).map(|row| RowAddress {
             place,
             row: row as u32,
@@ -155,6 +160,79 @@ fn rows_are_found_wherever_they_lie() {
     check(&table.view().unwrap(), 3);
 }
 
+/// What left the table is not shown again, nor what came after the view: the bytes are there in either case.
+#[test]
+fn rows_of_another_view_are_not_found() {
+    let sim = SimEnv::new(1);
+    let engine = engine(&sim);
+    let table = table(&engine);
+    let before = table.view().unwrap();
+    table.append([Ok(rows(100_000, 5_000))], None).unwrap();
+    let full = table.view().unwrap();
+    let (addresses, _) = all(&full);
+    let refuses = |view: &TableView, address: &RowAddress| {
+        let refused = view.row_reader(None).unwrap().read(&[*address]).err();
+        refused.is_some_and(|error| error.kind() == ErrorKind::Invalid)
+    };
+    let known: HashSet<RowAddress> = all(&before).0.into_iter().collect();
+    assert!(known.len() < addresses.len());
+    for address in addresses.iter().step_by(97) {
+        assert_eq!(refuses(&before, address), !known.contains(address));
+    }
+    // Blocks that were merged, and rows that were deleted one block after the other, down to none.
+    table.append([Ok(rows(-50_000, 40_000))], None).unwrap();
+    table.maintain().unwrap();
+    let mut last = full;
+    for last_key in [5_000, 25_000, i64::MAX] {
+        let keys = KeyRange {
+            first: i64::MIN,
+            last: last_key,
+        };
+        table.delete_range(keys, None).unwrap();
+        let view = table.view().unwrap();
+        let (addresses, _) = all(&last);
+        let left: HashSet<RowAddress> = kept(&view);
+        for address in addresses.iter().step_by(97) {
+            assert_eq!(refuses(&view, address), !left.contains(address));
+        }
+        last = view;
+    }
+    assert_eq!(last.row_count(), 0);
+}
+
+/// The addresses of the rows that are not deleted.
+fn kept(view: &TableView) -> HashSet<RowAddress> {
+    let snapshot = view.snapshot();
+    let store = Arc::clone(view.engine().kernel().store());
+    let mut walk = snapshot.tree.walk(None, store);
+    let mut kept = HashSet::new();
+    while let Some(block) = walk.next_at(|_, _| Step::Descend).unwrap() {
+        let hidden = walk.place().and_then(|place| snapshot.hidden_at(&place));
+        let is_kept = |row: &u32| match hidden {
+            None => true,
+            Some(BlockMask::Rows(rows)) => !rows.contains(*row),
+            Some(BlockMask::Blocks { .. }) => false,
+        };
+        let place = RowPlace::Block {
+            key_min: block.key_min,
+            address: block.address,
+        };
+        let rows = (0..u32::try_from(block.rows).unwrap()).filter(is_kept);
+        kept.extend(rows.map(|row| RowAddress { place, row }));
+    }
+    for open in snapshot.open_rows() {
+        let hidden = snapshot.hidden_in(open);
+        let place = RowPlace::Open {
+            commit: open.commit,
+            part: 0,
+        };
+        let is_kept = |row: &u32| hidden.is_none_or(|rows| !rows.contains(*row));
+        let rows = (0..open.part.rows).filter(is_kept);
+        kept.extend(rows.map(|row| RowAddress { place, row }));
+    }
+    kept
+}
+
 #[test]
 fn addresses_that_lead_to_no_row_are_refused() {
     let sim = SimEnv::new(1);
@@ -168,10 +246,10 @@ fn addresses_that_lead_to_no_row_are_refused() {
     let (addresses, batch) = all(&view);
     let mut reader = view.row_reader(None).unwrap();
     let (in_block, open) = (addresses[0], addresses[addresses.len() - 1]);
-    let RowPlace::Block(block) = in_block.place else {
+    let RowPlace::Block { key_min, address } = in_block.place else {
         panic!("a block")
     };
-    let mut changed = block;
+    let mut changed = address;
     changed.head_crc ^= 1;
     let no_rows = [
         (
@@ -195,10 +273,13 @@ fn addresses_that_lead_to_no_row_are_refused() {
         (all(&other).0[0], ErrorKind::Invalid),
         (
             RowAddress {
-                place: RowPlace::Block(changed),
+                place: RowPlace::Block {
+                    key_min,
+                    address: changed,
+                },
                 row: 0,
             },
-            ErrorKind::Corruption,
+            ErrorKind::Invalid,
         ),
     ];
     for (address, kind) in no_rows {
@@ -214,7 +295,7 @@ fn addresses_that_lead_to_no_row_are_refused() {
     }
     assert!(view.row_reader(Some(&[4])).is_err());
     let region = BlockRegion {
-        block,
+        block: address,
         start: vec![0],
         extents: vec![1],
         at: vec![0],

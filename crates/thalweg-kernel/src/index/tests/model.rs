@@ -160,6 +160,7 @@ impl World {
                 .all(|address| freed.contains(&address.offset))
         );
         self.replace(&removed, added);
+        self.tree = by_runs;
     }
 
     /// Checks that the changed bytes of a commit are known before it is applied.

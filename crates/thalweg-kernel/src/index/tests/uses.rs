@@ -3,11 +3,25 @@
 use super::super::page::Child;
 use super::model::{Op, World, appended, op};
 use super::*;
-use crate::file_uses::{FileUse, FileUses};
+use crate::file_uses::{
+    FileUse, KnownUses, OrderUses, Uses, get_uses, may_be_of, put_uses, uses_of,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-const PLACE: (TableId, u32) = (TABLE, 0);
+/// Follows a tree: what is known of it when it was looked at last.
+#[derive(Default)]
+struct Followed(Option<Arc<KnownUses>>);
+
+impl Followed {
+    fn look(&mut self, tree: &Tree, disk: &Disk) -> Result<Uses, (Error, Uses)> {
+        let tree = tree.frozen();
+        let uses = uses_of(self.0.as_deref(), &tree, disk)?.to_vec();
+        self.0 = Some(KnownUses::new(&tree, uses.clone()));
+        Ok(uses)
+    }
+}
 
 type Expected = BTreeMap<FileId, FileUse>;
 
@@ -55,21 +69,143 @@ proptest! {
     #[test]
     fn uses_that_follow_changes_equal_those_of_whole_walks(ops in prop::collection::vec((op(), any::<bool>()), 1..40)) {
         let mut world = World::default();
-        let mut uses = FileUses::default();
+        let mut uses = Followed::default();
         for (op, is_looked_at) in &ops {
             world.apply(op);
             if *is_looked_at {
-                let found = uses.of_order(PLACE, &world.tree, &world.disk).unwrap();
+                let found = uses.look(&world.tree, &world.disk).unwrap();
                 prop_assert_eq!(found, walked(&world));
             }
         }
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    /// As checkpoints do it: by what has changed since the last one, and the pages that this one writes.
+    #[test]
+    fn uses_of_checkpoints_equal_those_of_whole_walks(ops in prop::collection::vec((op(), any::<bool>()), 1..40)) {
+        let mut world = World::default();
+        let mut known = KnownUses::new(&Tree::empty(TABLE), Uses::new());
+        for (op, is_checkpoint) in &ops {
+            if !matches!(op, Op::Checkpoint | Op::Reopen) {
+                world.apply(op);
+            }
+            if !*is_checkpoint {
+                continue;
+            }
+            let mut changes = known.changes(&world.tree, &world.disk).unwrap();
+            let mut page_bytes = 0;
+            let written = world.tree.write_dirty(&mut |page| {
+                let address = world.disk.write(page)?;
+                page_bytes += u64::from(address.bytes);
+                Ok(address)
+            });
+            let written = written.unwrap();
+            changes.add_pages(FILE, page_bytes);
+            let uses = changes.added_to(known.uses()).unwrap();
+            let root = written.root().cloned();
+            written.publish(&world.disk);
+            prop_assert_eq!(&uses, &walked(&world));
+            prop_assert!(may_be_of(&uses, root.as_ref()));
+            let mut bytes = Vec::new();
+            put_uses(Some(&uses), &mut bytes);
+            let read = get_uses(&bytes, root.as_ref()).unwrap();
+            prop_assert_eq!(read.as_ref(), Some(&uses));
+            world.tree = world.tree.trim();
+            known = KnownUses::new(&world.tree, uses);
+        }
+    }
+
+    /// Any bytes are refused, or written again as they were read.
+    #[test]
+    fn uses_are_read_in_one_spelling(bytes in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..24), blocks in 0_u64..8) {
+        let mut root = Entry::unknown();
+        root.level = 1;
+        (root.address.file, root.block_bytes) = (FileId(1), blocks);
+        for root in [None, Some(&root)] {
+            if let Ok(uses) = get_uses(&bytes, root) {
+                let mut again = Vec::new();
+                put_uses(uses.as_deref(), &mut again);
+                prop_assert_eq!(&again, &bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn golden_bytes() {
+    let used = |file, block_bytes, page_bytes| FileUse {
+        file: FileId(file),
+        block_bytes,
+        page_bytes,
+    };
+    let uses = [used(7, 0, 300), used(8, 70_000, 0), used(300, 5, 129)];
+    let mut bytes = Vec::new();
+    put_uses(Some(&uses), &mut bytes);
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(hex, ["0700ac02", "01f0a20400", "a402058101"].concat());
+    let mut root = Entry::unknown();
+    root.level = 2;
+    (root.address.file, root.address.bytes) = (FileId(300), 129);
+    root.block_bytes = 70_005;
+    let read = |bytes: &[u8], root: &Entry| get_uses(bytes, Some(root));
+    assert_eq!(read(&bytes, &root), Ok(Some(uses.to_vec())));
+    // Not known.
+    assert_eq!(read(&[], &root), Ok(None));
+    // The root is longer, lies elsewhere, or has other blocks.
+    let lies: [fn(&mut Entry); 3] = [
+        |root| root.address.bytes = 130,
+        |root| root.address.file = FileId(8),
+        |root| root.block_bytes = 70_004,
+    ];
+    for lie in lies {
+        let mut other = root.clone();
+        lie(&mut other);
+        assert!(read(&bytes, &other).is_err());
+    }
+    assert!(get_uses(&bytes, None).is_err());
+    // A file twice, and one of which nothing is used.
+    assert!(read(&[&bytes[..], &[0, 1, 1]].concat(), &root).is_err());
+    assert!(read(&[&bytes[..], &[1, 0, 0]].concat(), &root).is_err());
+}
+
+/// A list of a checkpoint is decoded and checked by whoever asks for it.
+#[test]
+fn stored_lists_are_checked_when_they_are_asked_for() {
+    let used = |file| FileUse {
+        file: FileId(file),
+        block_bytes: 1_000,
+        page_bytes: 90,
+    };
+    for files in [1_u64, 2, 40] {
+        let uses: Uses = (1..=files).map(used).collect();
+        let mut root = Entry::unknown();
+        root.level = 1;
+        (root.address.file, root.address.bytes) = (FileId(1), 90);
+        root.block_bytes = 1_000 * files;
+        let mut list = Vec::new();
+        put_uses(Some(&uses), &mut list);
+        let tree = Tree::from_root(TABLE, Some(root.clone()));
+        let stored = OrderUses::stored(&tree, &list);
+        let known = stored.known().unwrap().unwrap();
+        assert!(known.is_of(&tree));
+        assert_eq!(known.uses(), uses);
+        root.block_bytes += 1;
+        let other = Tree::from_root(TABLE, Some(root));
+        assert!(OrderUses::stored(&other, &list).known().is_err());
+        assert!(OrderUses::stored(&other, &[]).known().unwrap().is_none());
+        let empty = Tree::empty(TABLE);
+        assert!(OrderUses::stored(&empty, &list).known().is_err());
+    }
+    let nothing = OrderUses::of_nothing(TABLE);
+    assert_eq!(nothing.known().unwrap().unwrap().uses(), []);
+}
+
 /// How many pages are read for the uses.
-fn loads(uses: &mut FileUses, tree: &Tree, disk: &Disk) -> u64 {
+fn loads(uses: &mut Followed, tree: &Tree, disk: &Disk) -> u64 {
     let before = disk.loads.get();
-    uses.of_order(PLACE, tree, disk).unwrap();
+    uses.look(tree, disk).unwrap();
     disk.loads.get() - before
 }
 
@@ -78,7 +214,7 @@ fn only_pages_that_have_changed_are_read() {
     let (disk, tree, mut freed) = appended(4_000);
     let tree = Tree::from_root(TABLE, disk.checkpoint(&tree));
     let levels = u64::from(tree.total().unwrap().level);
-    let mut uses = FileUses::default();
+    let mut uses = Followed::default();
     assert!(loads(&mut uses, &tree, &disk) > 500);
     assert_eq!(loads(&mut uses, &tree, &disk), 0);
     let commit = CommitNo(9_000);
@@ -96,19 +232,13 @@ fn only_pages_that_have_changed_are_read() {
 #[test]
 fn a_page_that_is_written_after_it_was_looked_at_counts() {
     let mut world = World::default();
-    let mut uses = FileUses::default();
+    let mut uses = Followed::default();
     world.apply(&Op::Append(40));
-    let before: u64 = {
-        uses.of_order(PLACE, &world.tree, &world.disk)
-            .unwrap()
-            .iter()
-    }
-    .map(|used| used.page_bytes)
-    .sum();
-    assert_eq!(before, 0);
+    let before = uses.look(&world.tree, &world.disk).unwrap();
+    assert!(before.iter().all(|used| used.page_bytes == 0));
     // The pages in memory learn their places.
     world.apply(&Op::Checkpoint);
-    let after = uses.of_order(PLACE, &world.tree, &world.disk).unwrap();
+    let after = uses.look(&world.tree, &world.disk).unwrap();
     assert_eq!(after, walked(&world));
     assert!(after.iter().any(|used| used.page_bytes > 0));
 }
@@ -117,23 +247,20 @@ fn a_page_that_is_written_after_it_was_looked_at_counts() {
 fn where_an_old_page_cannot_be_read_the_new_tree_says_everything() {
     let (disk, tree, mut freed) = appended(400);
     let old = Tree::from_root(TABLE, disk.checkpoint(&tree));
-    let mut uses = FileUses::default();
-    uses.of_order(PLACE, &old, &disk).unwrap();
+    let mut uses = Followed::default();
+    uses.look(&old, &disk).unwrap();
     let new = tree
         .insert(block(1_234, 0, 1, 2), &disk, &mut freed)
         .unwrap();
     let new = Tree::from_root(TABLE, disk.checkpoint(&new));
-    let mut whole = FileUses::default();
-    let expected = whole.of_order(PLACE, &new, &disk).unwrap().to_vec();
+    let mut whole = Followed::default();
+    let expected = whole.look(&new, &disk).unwrap();
     let at = old.root_entry().unwrap().address.offset as usize;
     disk.bytes.borrow_mut()[at] ^= 1;
-    assert_eq!(uses.of_order(PLACE, &new, &disk).unwrap(), expected);
+    assert_eq!(uses.look(&new, &disk).unwrap(), expected);
     // A tree with such a page is refused, with what was found above it.
     let first_leaf = *disk.written.borrow().keys().next().unwrap() as usize;
     disk.bytes.borrow_mut()[first_leaf] ^= 1;
-    let refused = FileUses::default()
-        .of_order(PLACE, &new, &disk)
-        .map(<[_]>::to_vec);
-    let (_, found) = refused.unwrap_err();
+    let (_, found) = Followed::default().look(&new, &disk).unwrap_err();
     assert!(found.iter().any(|used| used.page_bytes > 0));
 }

@@ -1,0 +1,322 @@
+//! Commits that call back: stored in order, answered once, whatever happens meanwhile.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a step that fails is a test that fails"
+)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
+use thalweg_env::sim::{Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
+use thalweg_kernel::{
+    Commit, CommitNo, Durability, Error, ErrorKind, Options, Result, RowsPart, TableId,
+};
+use thalweg_sim::toy::{Row, Toy, rows_part};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+fn options(background: bool) -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES,
+        sync_interval: Duration::from_millis(1),
+        background,
+        ..Options::default()
+    }
+}
+
+fn open(sim: &SimEnv, background: bool) -> (Arc<Toy>, TableId) {
+    let toy = Toy::open(&sim.env(), "/db", &options(background), 4).unwrap();
+    let table = toy.create("t").unwrap();
+    (Arc::new(toy), table)
+}
+
+fn commit_of(table: TableId, rows: &[Row]) -> Commit {
+    Commit {
+        rows: vec![rows_part(table, rows)],
+        ..Commit::default()
+    }
+}
+
+/// Hands in one row; its answer comes with its key.
+fn later(
+    toy: &Toy,
+    table: TableId,
+    key: i64,
+    level: Durability,
+    answers: &mpsc::Sender<(i64, Result<CommitNo>)>,
+) -> Result<()> {
+    let answers = answers.clone();
+    let answer = move |result| answers.send((key, result)).unwrap();
+    let commit = commit_of(table, &[(key, key)]);
+    toy.kernel.commit_later(commit, level, answer)
+}
+
+/// Waits for all answers: none comes after the last sender is gone.
+fn all(answers: mpsc::Receiver<(i64, Result<CommitNo>)>) -> Vec<(i64, Result<CommitNo>)> {
+    answers.into_iter().collect()
+}
+
+fn keys(toy: &Toy, table: TableId) -> Vec<i64> {
+    toy.rows(table).unwrap().into_iter().map(|r| r.0).collect()
+}
+
+/// Three threads hand in commits of both levels, a fourth one commits and waits.
+#[test]
+fn they_are_stored_in_order_and_answered_once() {
+    const EACH: i64 = 400;
+    for background in [false, true] {
+        let sim = SimEnv::new(1);
+        let (toy, table) = open(&sim, background);
+        let (sender, answers) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (toy, sender) = (&toy, sender.clone());
+                scope.spawn(move || {
+                    for at in 0..EACH {
+                        let level = match at % 3 {
+                            0 => Durability::Disk,
+                            _ => Durability::Process,
+                        };
+                        later(toy, table, thread * 10_000 + at, level, &sender).unwrap();
+                    }
+                });
+            }
+            for at in 0..EACH {
+                let row = [(90_000 + at, at)];
+                toy.append(table, &row, Durability::Disk).unwrap();
+            }
+        });
+        drop(sender);
+        let answers = all(answers);
+        assert_eq!(answers.len(), 3 * usize::try_from(EACH).unwrap());
+        for thread in 0..3 {
+            let of_thread = answers.iter().filter(|(key, _)| key / 10_000 == thread);
+            let (keys, numbers): (Vec<i64>, Vec<CommitNo>) = of_thread
+                .map(|(key, result)| (*key, *result.as_ref().unwrap()))
+                .unzip();
+            assert!(keys.is_sorted(), "answered in another order: {keys:?}");
+            assert!(numbers.is_sorted(), "stored in another order: {numbers:?}");
+        }
+        let before = keys(&toy, table);
+        toy.kernel.close().unwrap();
+        drop(toy);
+        let again = Toy::open(&sim.env(), "/db", &options(false), 4).unwrap();
+        assert_eq!(keys(&again, table), before);
+        assert_eq!(before.len(), 4 * usize::try_from(EACH).unwrap());
+    }
+}
+
+/// Those that wait for one sync share the next one.
+#[test]
+fn those_that_wait_are_synced_together() {
+    let sim = SimEnv::new(2);
+    let (toy, table) = open(&sim, true);
+    let (sender, answers) = mpsc::channel();
+    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let hold = move |_| {
+        barriers.0.wait();
+        barriers.1.wait();
+    };
+    let first = commit_of(table, &[(0, 0)]);
+    toy.kernel
+        .commit_later(first, Durability::Disk, hold)
+        .unwrap();
+    begun.wait();
+    for key in 1..=500 {
+        later(&toy, table, key, Durability::Disk, &sender).unwrap();
+    }
+    drop(sender);
+    let before = sim.stats().syncs;
+    goes_on.wait();
+    let answers = all(answers);
+    let syncs = sim.stats().syncs - before;
+    assert!(answers.iter().all(|(_, result)| result.is_ok()));
+    assert_eq!(answers.len(), 500);
+    assert!(syncs < 60, "{syncs} syncs for 500 commits");
+}
+
+/// Whatever has an answer that is no error is there, and nothing else.
+#[test]
+fn closing_answers_what_waits() {
+    for round in 0..30 {
+        let sim = SimEnv::new(3);
+        let (toy, table) = open(&sim, true);
+        let (sender, answers) = mpsc::channel();
+        let handed_in = std::thread::scope(|scope| {
+            let toy = &toy;
+            let hands_in = scope.spawn(move || {
+                let mut handed_in = 0;
+                for key in 0..100_000 {
+                    if let Err(error) = later(toy, table, key, Durability::Process, &sender) {
+                        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                        break;
+                    }
+                    handed_in += 1;
+                }
+                handed_in
+            });
+            while toy.rows(table).is_ok_and(|rows| rows.len() < round) {
+                std::thread::yield_now();
+            }
+            toy.kernel.close().unwrap();
+            hands_in.join().unwrap()
+        });
+        let answers = all(answers);
+        assert_eq!(answers.len(), handed_in);
+        let is_refused = |error: &Error| error.kind() == ErrorKind::Unavailable;
+        let is_well = |result: &Result<_>| result.as_ref().err().is_none_or(is_refused);
+        assert!(answers.iter().all(|(_, result)| is_well(result)));
+        let stored = answers.iter().filter(|(_, result)| result.is_ok());
+        let mut stored: Vec<i64> = stored.map(|(key, _)| *key).collect();
+        stored.sort_unstable();
+        drop(toy);
+        let again = Toy::open(&sim.env(), "/db", &options(false), 4).unwrap();
+        assert_eq!(keys(&again, table), stored);
+    }
+}
+
+/// An answer may use the database, which then belongs to the thread that gives it.
+#[test]
+fn an_answer_may_commit_and_let_go_of_the_database() {
+    let sim = SimEnv::new(4);
+    let (toy, table) = open(&sim, true);
+    let (sender, answers) = mpsc::channel();
+    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let own = Arc::clone(&toy);
+    let answer = move |result: Result<CommitNo>| {
+        result.unwrap();
+        own.append(table, &[(2, 2)], Durability::Disk).unwrap();
+        later(&own, table, 3, Durability::Disk, &sender).unwrap();
+        barriers.0.wait();
+        barriers.1.wait();
+        // The last handle: closes the database, and refuses what waits.
+        assert_eq!(Arc::strong_count(&own), 1);
+        drop(own);
+    };
+    let first = commit_of(table, &[(1, 1)]);
+    toy.kernel
+        .commit_later(first, Durability::Disk, answer)
+        .unwrap();
+    begun.wait();
+    drop(toy);
+    goes_on.wait();
+    let answers = all(answers);
+    let [(3, refused)] = answers.as_slice() else {
+        panic!("{answers:?}");
+    };
+    let kind = refused.as_ref().map_err(Error::kind);
+    assert_eq!(kind, Err(ErrorKind::Unavailable));
+    let again = loop {
+        match Toy::open(&sim.env(), "/db", &options(false), 4) {
+            Err(error) if error.kind() == ErrorKind::Locked => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    assert_eq!(keys(&again, table), [1, 2]);
+}
+
+#[test]
+fn an_answer_that_panics_keeps_no_other_and_ends_nothing() {
+    for background in [false, true] {
+        let sim = SimEnv::new(5);
+        let (toy, table) = open(&sim, background);
+        let (sender, answers) = mpsc::channel();
+        for key in 0..10 {
+            later(&toy, table, 2 * key, Durability::Process, &sender).unwrap();
+            let commit = commit_of(table, &[(2 * key + 1, 0)]);
+            let panics = |_| panic!("an answer panics, as this test wants");
+            toy.kernel
+                .commit_later(commit, Durability::Process, panics)
+                .unwrap();
+        }
+        drop(sender);
+        assert_eq!(all(answers).len(), 10);
+        toy.append(table, &[(100, 0)], Durability::Disk).unwrap();
+        assert_eq!(keys(&toy, table).len(), 21);
+    }
+}
+
+/// Who hands in more than is stored learns that it is too much.
+#[test]
+fn what_waits_is_bounded() {
+    let sim = SimEnv::new(6);
+    let (toy, table) = open(&sim, true);
+    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let hold = move |_| {
+        barriers.0.wait();
+        barriers.1.wait();
+    };
+    let first = commit_of(table, &[(0, 0)]);
+    toy.kernel
+        .commit_later(first, Durability::Process, hold)
+        .unwrap();
+    begun.wait();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
+    let part: RowsPart = rows_part(table, &rows);
+    let handed_in = (0..2000).find(|_| {
+        let commit = Commit {
+            rows: vec![part.clone()],
+            ..Commit::default()
+        };
+        let answered = Arc::clone(&answered);
+        let answer = move |result: Result<CommitNo>| {
+            result.unwrap();
+            answered.fetch_add(1, Ordering::SeqCst);
+        };
+        let kernel = &toy.kernel;
+        let taken = kernel.commit_later(commit, Durability::Process, answer);
+        taken.is_err_and(|error| {
+            assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+            true
+        })
+    });
+    // 128 KiB each.
+    assert_eq!(handed_in, Some(511));
+    goes_on.wait();
+    while answered.load(Ordering::SeqCst) < 511 {
+        std::thread::yield_now();
+    }
+    let (sender, answers) = mpsc::channel();
+    later(&toy, table, -1, Durability::Disk, &sender).unwrap();
+    drop(sender);
+    all(answers)[0].1.as_ref().unwrap();
+}
+
+#[test]
+fn a_failed_sync_is_the_error_of_those_that_wanted_it() {
+    let sim = SimEnv::new(7);
+    let (toy, table) = open(&sim, true);
+    let fails = FaultRule::new(Fault::Error(Errno::IO)).on(SYNCS);
+    sim.set_plan(FaultPlan::none().rule(fails));
+    let (sender, answers) = mpsc::channel();
+    for key in 0..20 {
+        // Writing may have ended before the last ones are handed in.
+        let _ = later(&toy, table, key, Durability::Disk, &sender);
+    }
+    drop(sender);
+    let answers = all(answers);
+    assert!(!answers.is_empty());
+    assert!(answers.iter().all(|(_, result)| result.is_err()));
+    let (sender, _answers) = mpsc::channel();
+    let refused = later(&toy, table, 20, Durability::Disk, &sender).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+}
+
+#[test]
+fn a_reader_takes_none() {
+    let sim = SimEnv::new(8);
+    let (_toy, table) = open(&sim, true);
+    let read_only = Options {
+        read_only: true,
+        ..options(false)
+    };
+    let reader = Toy::open(&sim.env_of_process(2), "/db", &read_only, 4).unwrap();
+    let (sender, _answers) = mpsc::channel();
+    let refused = later(&reader, table, 0, Durability::Disk, &sender).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+}
