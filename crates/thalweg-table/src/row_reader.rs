@@ -269,27 +269,12 @@ fn deleted(place: &dyn Display, row: u32) -> Error {
 }
 
 /// Blocks first, those of a file together; rows of a place ascend.
-fn sort_key(row: &RowAddress) -> (bool, (u64, u64), (u32, u32, u32, i64), u32) {
+fn sort_key(row: &RowAddress) -> (bool, u64, u64, i64, u32) {
     match row.place {
-        RowPlace::Block {
-            key_min,
-            address:
-                Address {
-                    file,
-                    offset,
-                    bytes,
-                    head_bytes,
-                    head_crc,
-                },
-        } => (
-            false,
-            (file.0, offset),
-            (bytes, head_bytes, head_crc, key_min),
-            row.row,
-        ),
-        RowPlace::Open { commit, part } => {
-            (true, (commit.0, u64::from(part)), (0, 0, 0, 0), row.row)
+        RowPlace::Block { key_min, address } => {
+            (false, address.file.0, address.offset, key_min, row.row)
         }
+        RowPlace::Open { commit, part } => (true, commit.0, u64::from(part), 0, row.row),
     }
 }
 
