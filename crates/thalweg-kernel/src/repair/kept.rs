@@ -124,3 +124,77 @@ fn rows_of(table: &TableState, commit: CommitNo) -> u64 {
     let open = open.map(|open| u64::from(open.part.rows));
     items.map(|item| item.rows).chain(open).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use crate::commit::Edit;
+    use crate::error::{Error, Result};
+    use crate::ids::LogPosition;
+    use crate::index::{Entry, Page, PageLoader};
+    use crate::masks::{MaskEdit, PartMask, Positions};
+    use crate::rows_part::RowsPart;
+    use bytes::Bytes;
+
+    /// No table has an index here.
+    struct NoPages;
+
+    impl PageLoader for NoPages {
+        fn load_page(&self, _: TableId, entry: &Entry) -> Result<Arc<Page>> {
+            Err(Error::corruption(entry.address, "there are no pages"))
+        }
+    }
+
+    /// A table of ten open rows, of which three are hidden.
+    fn ten_rows() -> (Working, TableId) {
+        let mut working = Working::empty();
+        let table = TableId(working.next_table);
+        let mut apply = |change: Change| {
+            let commit = working.commit.next().unwrap();
+            let place = LogPosition::default();
+            let applied = working.apply(commit, &mut vec![change], place, &NoPages);
+            applied.unwrap();
+            commit
+        };
+        apply(Change::Edit(Edit::CreateTable {
+            table,
+            name: "t".to_owned(),
+            definition: Bytes::new(),
+            indexes: 0,
+        }));
+        let commit = apply(Change::Rows(RowsPart {
+            table,
+            definition_version: 1,
+            rows: 10,
+            key_min: 0,
+            key_max: 9,
+            payload: Bytes::from_static(b"ten rows"),
+        }));
+        let part = PartMask {
+            commit,
+            part: 0,
+            rows: 10,
+            positions: Positions::of_rows([1, 2, 5]),
+        };
+        apply(Change::Mask(MaskEdit {
+            table,
+            items: Vec::new(),
+            parts: vec![part],
+        }));
+        (working, table)
+    }
+
+    #[test]
+    fn rows_that_are_hidden_or_back_do_not_count_as_kept() {
+        let (working, table) = ten_rows();
+        for (back, deleted) in [(0, 3), (4, 7), (100, 10)] {
+            let back = TableRows::from([(table, back)]);
+            let lost = TableRows::from([(table, 20)]);
+            let kept = Kept::of(&working, &back, &lost);
+            assert_eq!((kept.rows, kept.deleted), (10, deleted));
+            assert_eq!(kept.tables[&table], 10 - deleted);
+            assert_eq!(kept.all[&table], 27);
+        }
+    }
+}
