@@ -350,8 +350,10 @@ pub(crate) fn get_uses(bytes: &[u8], root: Option<&Entry>) -> Parsed<Option<Uses
             block_bytes: reader.varint_u64()?,
             page_bytes: reader.varint_u64()?,
         };
-        if used.block_bytes == 0 && used.page_bytes == 0 {
-            return Err("a file is said to be used, and nothing of it is");
+        match used.block_bytes.checked_add(used.page_bytes) {
+            Some(1..) => {}
+            Some(0) => return Err("a file is said to be used, and nothing of it is"),
+            None => return Err("more of a file is said to be used than files have"),
         }
         uses.push(used);
     }

@@ -211,7 +211,11 @@ impl Needed {
     fn add(&mut self, order: (TableId, u32), uses: &[FileUse]) {
         for used in uses {
             let file = self.files.entry(used.file).or_default();
-            file.bytes += used.block_bytes + used.page_bytes;
+            // Lists of a hostile checkpoint may say anything of a file, though each of them is checked.
+            file.bytes = file
+                .bytes
+                .saturating_add(used.block_bytes)
+                .saturating_add(used.page_bytes);
             if used.block_bytes > 0 {
                 file.orders.push(order);
             }

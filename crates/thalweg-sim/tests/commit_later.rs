@@ -5,12 +5,13 @@
     reason = "a step that fails is a test that fails"
 )]
 
+use bytes::Bytes;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 use thalweg_env::sim::{Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Error, ErrorKind, Options, Result, RowsPart, TableId,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, NEW_TABLE, Options, Result, TableId,
 };
 use thalweg_sim::toy::{Row, Toy, rows_part};
 
@@ -239,9 +240,8 @@ fn an_answer_that_panics_keeps_no_other_and_ends_nothing() {
     }
 }
 
-/// Who hands in more than is stored learns that it is too much.
-#[test]
-fn what_waits_is_bounded() {
+/// Hands in commits behind an answer that does not end, until one is refused; returns how many were taken and stored.
+fn taken(commit: impl Fn(TableId, usize) -> Commit) -> usize {
     let sim = SimEnv::new(6);
     let (toy, table) = open(&sim, true);
     let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
@@ -256,35 +256,49 @@ fn what_waits_is_bounded() {
         .unwrap();
     begun.wait();
     let answered = Arc::new(AtomicUsize::new(0));
-    let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
-    let part: RowsPart = rows_part(table, &rows);
-    let handed_in = (0..2000).find(|_| {
-        let commit = Commit {
-            rows: vec![part.clone()],
-            ..Commit::default()
-        };
+    let refused = (0..2000).find(|at| {
         let answered = Arc::clone(&answered);
         let answer = move |result: Result<CommitNo>| {
             result.unwrap();
             answered.fetch_add(1, Ordering::SeqCst);
         };
-        let kernel = &toy.kernel;
-        let taken = kernel.commit_later(commit, Durability::Process, answer);
+        let commit = commit(table, *at);
+        let taken = toy.kernel.commit_later(commit, Durability::Process, answer);
         taken.is_err_and(|error| {
             assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
             true
         })
     });
-    // 128 KiB each.
-    assert_eq!(handed_in, Some(511));
+    let taken = refused.unwrap();
     goes_on.wait();
-    while answered.load(Ordering::SeqCst) < 511 {
+    while answered.load(Ordering::SeqCst) < taken {
         std::thread::yield_now();
     }
     let (sender, answers) = mpsc::channel();
     later(&toy, table, -1, Durability::Disk, &sender).unwrap();
     drop(sender);
     all(answers)[0].1.as_ref().unwrap();
+    taken
+}
+
+/// Who hands in more than is stored learns that it is too much: of rows, and of what else a commit has.
+#[test]
+fn what_waits_is_bounded() {
+    let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
+    let of_rows = taken(|table, _| commit_of(table, &rows));
+    // 128 KiB each.
+    assert_eq!(of_rows, 511);
+    let definition = Bytes::from(vec![b'd'; 1 << 20]);
+    let of_definitions = taken(|_, at| Commit {
+        edits: vec![Edit::CreateTable {
+            table: NEW_TABLE,
+            name: format!("t{at}"),
+            definition: definition.clone(),
+            indexes: 0,
+        }],
+        ..Commit::default()
+    });
+    assert_eq!(of_definitions, 63);
 }
 
 #[test]
