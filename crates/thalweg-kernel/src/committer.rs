@@ -183,6 +183,7 @@ impl Shared {
 
     fn run(&self) {
         self.state.lock().thread = Some(current_thread().id());
+        let _refuses = RefuseAll(self);
         while let Some(batch) = self.next_batch() {
             let (commits, owed): (Vec<_>, Vec<_>) = batch
                 .into_iter()
@@ -193,7 +194,6 @@ impl Shared {
                 owed.give(result);
             }
         }
-        self.refuse_all();
     }
 
     /// What waits, or a part of it; `None` once the thread is to end.
@@ -219,9 +219,21 @@ impl Shared {
 
     fn refuse_all(&self) {
         let waiting = std::mem::take(&mut self.state.lock().waiting);
+        let poison = self.upkeep.writer().poison();
+        let error = poison.map_or_else(Error::closed, |poison| refusal(&poison));
         for Waiting { commit, owed, .. } in waiting {
             self.upkeep.abandon(&commit);
-            owed.give(Err(Error::closed()));
+            owed.give(Err(error.clone()));
         }
+    }
+}
+
+/// Refuses what waits at the end of the thread, also where that unwinds: nobody else would answer.
+struct RefuseAll<'a>(&'a Shared);
+
+impl Drop for RefuseAll<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_stopping = true;
+        self.0.refuse_all();
     }
 }

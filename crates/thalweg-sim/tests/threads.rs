@@ -246,6 +246,59 @@ fn a_panic_of_a_thread_ends_writing_and_closing_gives_the_lock_back() {
     }
 }
 
+/// Each commit that was handed in is answered, also those that the thread had not begun with.
+#[test]
+fn a_panic_of_the_thread_that_calls_back_leaves_no_commit_without_an_answer() {
+    let sim = SimEnv::new(3);
+    let bomb = Bomb {
+        thread: "thalweg-commits",
+        ..Bomb::default()
+    };
+    let env = sim.env();
+    let storage = Arc::new(BombStorage(Arc::clone(env.storage()), bomb.clone()));
+    let env = Env::new(
+        storage,
+        Arc::clone(env.clock()),
+        Arc::clone(env.entropy()),
+        Arc::clone(env.spawner()),
+    );
+    let toy = open_with(env, Arc::new(ToyEncoder { block_rows: 64 }), true).unwrap();
+    let table = toy.create("t").unwrap();
+    bomb.is_armed.store(true, Ordering::SeqCst);
+    let (answered, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut taken = 0;
+    for key in 0..30_000 {
+        let commit = Commit {
+            rows: vec![rows_part(table, &rows(key, 1))],
+            ..Commit::default()
+        };
+        let (answered, refused) = (Arc::clone(&answered), Arc::clone(&refused));
+        let answer = move |result: Result<_>| {
+            let is_refusal = |error: Error| error.kind() == ErrorKind::Unavailable;
+            refused.fetch_add(
+                usize::from(result.err().is_some_and(is_refusal)),
+                Ordering::SeqCst,
+            );
+            answered.fetch_add(1, Ordering::SeqCst);
+        };
+        match toy.kernel.commit_later(commit, Durability::Disk, answer) {
+            Ok(()) => taken += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                break;
+            }
+        }
+    }
+    // Without closing.
+    while answered.load(Ordering::SeqCst) < taken {
+        std::thread::yield_now();
+    }
+    assert!(taken > 0);
+    assert_ended(&toy.kernel.close().unwrap_err(), "a bug in thalweg-commits");
+    let counts = [&answered, &refused].map(|count| count.load(Ordering::SeqCst));
+    assert_eq!(counts, [taken; 2]);
+}
+
 #[test]
 fn a_panic_in_the_thread_of_a_caller_ends_writing_too() {
     let sim = SimEnv::new(4);
