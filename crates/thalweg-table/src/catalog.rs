@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// Writes blocks anew without their deleted rows, until the masks of these take half of the room that there is for them: of the
-    /// tables first that have most.
+    /// tables first that have most. What fails in a table is not reported: whether there is room tells whoever needs it.
     pub(crate) fn rewrite_deleted_rows(&self) -> Result<()> {
         let snapshot = self.newest()?;
         let masked = snapshot.tables().filter_map(|table| {
@@ -214,7 +214,8 @@ impl Engine {
             if self.kernel().mask_bytes()? <= MANY_MASKS_BYTES {
                 break;
             }
-            self.maintain_named(&name)?;
+            // Damage in one table keeps the others from being rewritten no more than it keeps rows of them from being deleted.
+            let _ = self.maintain_named(&name);
         }
         Ok(())
     }

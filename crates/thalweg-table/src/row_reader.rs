@@ -14,16 +14,16 @@ use crate::table::TableView;
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::sync::Arc;
-use thalweg_kernel::index::{Address, Entry, Place, Step};
+use thalweg_kernel::index::{Address, Place};
 use thalweg_kernel::masks::{BlockMask, Positions};
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result, TableSnapshot};
 
-/// Most blocks of which a reader remembers where they lie.
-const MOST_PLACES: usize = 1 << 16;
+/// Most blocks that a reader remembers as found.
+const MOST_FOUND: usize = 1 << 16;
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,8 +39,8 @@ pub struct RowAddress {
 pub enum RowPlace {
     /// In a block of the log or of a fragment.
     Block {
-        /// The smallest order key of its rows, by which the index finds it.
-        key_min: i64,
+        /// Where it lies in the index, which tells whether the table still has it.
+        place: Place,
         /// Where its bytes are.
         address: Address,
     },
@@ -61,8 +61,8 @@ pub struct RowReader {
     blocks: ValueDecoder,
     /// The parts of the view that are in no block, each with its number in its commit, once one of them was asked for.
     open: Option<Vec<(u32, OpenRows)>>,
-    /// Where the blocks lie in the index of which rows were asked for before.
-    places: HashMap<(i64, Address), Place>,
+    /// The blocks that were found in the index.
+    found: HashSet<(Place, Address)>,
     /// Which row of the result is read at which time.
     order: Vec<u32>,
     positions: Vec<u32>,
@@ -97,7 +97,7 @@ impl RowReader {
             ids,
             blocks,
             open: None,
-            places: HashMap::new(),
+            found: HashSet::new(),
             order: Vec::new(),
             positions: Vec::new(),
         })
@@ -147,11 +147,11 @@ impl RowReader {
         let is_open = |at: &u32| matches!(place(at), RowPlace::Open { .. });
         let (blocks, open) = order.split_at(order.partition_point(|at| !is_open(at)));
         for group in blocks.chunk_by(|a, b| place(a) == place(b)) {
-            if let RowPlace::Block { key_min, address } = place(&group[0]) {
+            if let RowPlace::Block { place, address } = place(&group[0]) {
                 self.positions.clear();
                 self.positions
                     .extend(group.iter().map(|at| rows[*at as usize].row));
-                self.check_kept(key_min, &address)?;
+                self.check_kept(place, address)?;
                 let block = self.store.block(&address)?;
                 self.blocks.push_rows(&block, &self.positions)?;
             }
@@ -184,30 +184,25 @@ impl RowReader {
     }
 
     /// Refuses a block that the view does not have, and the positions that were asked for where one of them is a deleted row.
-    fn check_kept(&mut self, key_min: i64, address: &Address) -> Result<()> {
+    fn check_kept(&mut self, place: Place, address: Address) -> Result<()> {
         let table = self.view.snapshot();
-        let place = match self.places.get(&(key_min, *address)) {
-            Some(place) => *place,
-            None => {
-                let place = place_of(table, key_min, address, &self.store)?;
-                let place = place.ok_or_else(|| {
-                    invalid(format!(
-                        "{address}: the table has no such block with the smallest key {key_min} in this view"
-                    ))
-                })?;
-                if self.places.len() >= MOST_PLACES {
-                    self.places.clear();
-                }
-                self.places.insert((key_min, *address), place);
-                place
+        if !self.found.contains(&(place, address)) {
+            let block = table.tree.block_at(&place, &*self.store)?;
+            if block.is_none_or(|block| block.address != address) {
+                let message = format!("{address}: the table has no such block there in this view");
+                return Err(invalid(message));
             }
-        };
+            if self.found.len() >= MOST_FOUND {
+                self.found.clear();
+            }
+            self.found.insert((place, address));
+        }
         let row = match table.hidden_at(&place) {
             None => None,
             Some(BlockMask::Rows(hidden)) => first_in(hidden, self.positions.iter().copied()),
             Some(BlockMask::Blocks { .. }) => self.positions.first().copied(),
         };
-        row.map_or(Ok(()), |row| Err(deleted(address, row)))
+        row.map_or(Ok(()), |row| Err(deleted(&address, row)))
     }
 
     /// The open rows of a place.
@@ -238,23 +233,6 @@ impl RowReader {
     }
 }
 
-/// Where a block lies in the index of a table, if it is one of its blocks: whoever has its address may have it from another view, in
-/// which it was not deleted, merged or moved yet.
-fn place_of(
-    table: &TableSnapshot,
-    key_min: i64,
-    address: &Address,
-    store: &Arc<Store>,
-) -> Result<Option<Place>> {
-    let mut walk = table.tree.walk(Some(key_min..=key_min), Arc::clone(store));
-    let step = |entry: &Entry, _: Option<Place>| match entry.is_block() && entry.address != *address
-    {
-        true => Step::Skip,
-        false => Step::Descend,
-    };
-    Ok(walk.next_at(step)?.and_then(|_| walk.place()))
-}
-
 /// The first of some ascending rows that is hidden.
 fn first_in(hidden: &Positions, mut rows: impl Iterator<Item = u32>) -> Option<u32> {
     let mut runs = hidden.runs().peekable();
@@ -269,12 +247,10 @@ fn deleted(place: &dyn Display, row: u32) -> Error {
 }
 
 /// Blocks first, those of a file together; rows of a place ascend.
-fn sort_key(row: &RowAddress) -> (bool, u64, u64, i64, u32) {
+fn sort_key(row: &RowAddress) -> (bool, u64, u64, u32) {
     match row.place {
-        RowPlace::Block { key_min, address } => {
-            (false, address.file.0, address.offset, key_min, row.row)
-        }
-        RowPlace::Open { commit, part } => (true, commit.0, u64::from(part), 0, row.row),
+        RowPlace::Block { address, .. } => (false, address.file.0, address.offset, row.row),
+        RowPlace::Open { commit, part } => (true, commit.0, u64::from(part), row.row),
     }
 }
 

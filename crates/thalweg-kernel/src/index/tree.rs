@@ -18,7 +18,7 @@ use super::difference::Difference;
 use super::nearest::Nearest;
 use super::page::{Child, Page, PageLoader, UnsealedPage, page_of, unwritten_below};
 use super::update::Update;
-use super::walk::{Blocks, Step, Walk};
+use super::walk::{Blocks, Place, Step, Walk, open_page};
 use super::{Address, Entry, EntryKey, ItemName, ItemRun, Pending, Waiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
@@ -285,6 +285,39 @@ impl Tree {
             next = Some(Arc::clone(before));
         }
         Ok(None)
+    }
+
+    /// The block at a place, if there is one: the item itself, or the block of that rank in a fragment.
+    ///
+    /// # Errors
+    /// When a page cannot be loaded, or changes of the tree wait for one.
+    pub fn block_at(&self, place: &Place, loader: &dyn PageLoader) -> Result<Option<Entry>> {
+        self.check_settled()?;
+        let item = self.item(place.item.key, loader)?;
+        let Some(item) = item.filter(|item| ItemName::of(item) == place.item) else {
+            return Ok(None);
+        };
+        if item.is_block() {
+            return Ok((place.rank == 0).then_some(item));
+        }
+        let (mut left, mut depth) = (place.rank, 1);
+        let mut next = Child::root_on_disk(item);
+        loop {
+            let page = open_page(self.table, &next, depth, loader)?;
+            depth += 1;
+            let found = page.children().iter().find(|child| {
+                let is_here = left < child.entry.blocks;
+                if !is_here {
+                    left -= child.entry.blocks;
+                }
+                is_here
+            });
+            match found {
+                None => return Ok(None),
+                Some(child) if child.entry.is_block() => return Ok(Some(child.entry.clone())),
+                Some(child) => next = Arc::clone(child),
+            }
+        }
     }
 
     /// Whether items are there under their names.

@@ -71,7 +71,7 @@ pub struct Walk<L> {
 }
 
 /// Where an entry lies: below an item, or as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The item.
     pub item: ItemName,

@@ -74,7 +74,7 @@ pub(crate) fn find(view: &TableView, victims: &BTreeSet<u64>, whole: bool) -> Fo
         };
         let found = sort(
             RowPlace::Block {
-                key_min: block.key_min,
+                place,
                 address: block.address,
             },
             &numbers(&batch),

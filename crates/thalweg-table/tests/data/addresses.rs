@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
-use thalweg_kernel::index::{Entry, Step};
+use thalweg_kernel::index::Step;
 use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::{CommitNo, ErrorKind};
 use thalweg_table::{
@@ -80,12 +80,11 @@ fn table(engine: &Engine) -> Table {
 fn all(view: &TableView) -> (Vec<RowAddress>, RecordBatch) {
     let store = view.engine().kernel().store();
     let (mut addresses, mut batches) = (Vec::new(), Vec::new());
-    for entry in view.snapshot().tree.iter(None, Arc::clone(store)) {
-        let Entry {
-            key_min, address, ..
-        } = entry.unwrap();
+    let mut walk = view.snapshot().tree.walk(None, Arc::clone(store));
+    while let Some(block) = walk.next_at(|_, _| Step::Descend).unwrap() {
+        let (place, address) = (walk.place().unwrap(), block.address);
         let batch = decode_block(view.definition(), store, &address, None, 0..usize::MAX).unwrap();
-        let place = RowPlace::Block { key_min, address };
+        let place = RowPlace::Block { place, address };
         addresses.extend((0..batch.num_rows()).map(|row| RowAddress {
             place,
             row: row as u32,
@@ -214,7 +213,7 @@ fn kept(view: &TableView) -> HashSet<RowAddress> {
             Some(BlockMask::Blocks { .. }) => false,
         };
         let place = RowPlace::Block {
-            key_min: block.key_min,
+            place: walk.place().unwrap(),
             address: block.address,
         };
         let rows = (0..u32::try_from(block.rows).unwrap()).filter(is_kept);
@@ -246,7 +245,7 @@ fn addresses_that_lead_to_no_row_are_refused() {
     let (addresses, batch) = all(&view);
     let mut reader = view.row_reader(None).unwrap();
     let (in_block, open) = (addresses[0], addresses[addresses.len() - 1]);
-    let RowPlace::Block { key_min, address } = in_block.place else {
+    let RowPlace::Block { place, address } = in_block.place else {
         panic!("a block")
     };
     let mut changed = address;
@@ -274,7 +273,7 @@ fn addresses_that_lead_to_no_row_are_refused() {
         (
             RowAddress {
                 place: RowPlace::Block {
-                    key_min,
+                    place,
                     address: changed,
                 },
                 row: 0,
