@@ -189,10 +189,12 @@ impl Shared {
                 .into_iter()
                 .map(|waiting| ((waiting.commit, waiting.durability), waiting.owed))
                 .unzip();
-            let stored = self.upkeep.commit_all(commits);
-            for (owed, result) in owed.into_iter().zip(stored) {
-                owed.give(result);
-            }
+            let mut owed = owed.into_iter();
+            self.upkeep.commit_all(commits, &mut |result| {
+                if let Some(owed) = owed.next() {
+                    owed.give(result);
+                }
+            });
         }
     }
 

@@ -79,32 +79,62 @@ impl Upkeep {
         number
     }
 
-    /// The same of several, in order and synced together, where threads of the database do its work.
-    pub(crate) fn commit_all(&self, commits: Vec<(Commit, Durability)>) -> Vec<Result<CommitNo>> {
+    /// The same of several, in order, where threads of the database do its work. `answer` gets the results in this order, each as soon
+    /// as no commit before it waits. Those between which nobody waits for room are synced together.
+    pub(crate) fn commit_all(
+        &self,
+        commits: Vec<(Commit, Durability)>,
+        answer: &mut dyn FnMut(Result<CommitNo>),
+    ) {
         debug_assert!(self.background, "nobody does the work that they call for");
-        let admitted: Vec<_> = { commits.into_iter() }
-            .map(|(commit, durability)| {
-                self.admit(&commit)?;
-                Ok((Job::Commit(commit), durability))
-            })
-            .collect();
-        self.writer.submit_all(admitted)
+        let mut admitted = Vec::with_capacity(commits.len());
+        // Where there is none for one of them there is none for the next: each would wait as long again.
+        let mut no_room: Option<Error> = None;
+        for (commit, durability) in commits {
+            let mut room = self.check_open(&commit);
+            if room.is_ok() && !commit.rows.is_empty() && self.writer.due.is_full() {
+                room = match &no_room {
+                    Some(error) => Err(error.clone()),
+                    None => {
+                        let before = std::mem::take(&mut admitted);
+                        self.writer
+                            .submit_all(before)
+                            .into_iter()
+                            .for_each(&mut *answer);
+                        self.wait_for_room()
+                    }
+                };
+                no_room = room.as_ref().err().cloned();
+            }
+            let room = room.inspect_err(|_| self.abandon(&commit));
+            admitted.push(room.map(|()| (Job::Commit(commit), durability)));
+        }
+        self.writer
+            .submit_all(admitted)
+            .into_iter()
+            .for_each(answer);
     }
 
     /// Waits until there is room for the rows of a commit. One that is refused keeps no fragments.
     fn admit(&self, commit: &Commit) -> Result<()> {
-        let room = || {
-            if self.writer.is_closing() {
-                return Err(Error::closed());
-            }
-            if commit.rows.is_empty() {
-                return Ok(());
-            }
-            let tables = commit.rows.iter().map(|rows| rows.table);
-            self.writer.due.check_stuck(tables)?;
-            self.wait_for_room()
-        };
-        room().inspect_err(|_| self.abandon(commit))
+        let room = self.check_open(commit);
+        let room = room.and_then(|()| match commit.rows.is_empty() {
+            true => Ok(()),
+            false => self.wait_for_room(),
+        });
+        room.inspect_err(|_| self.abandon(commit))
+    }
+
+    /// Refuses commits of a database that is about to be closed, and rows of tables whose open rows cannot be encoded.
+    fn check_open(&self, commit: &Commit) -> Result<()> {
+        if self.writer.is_closing() {
+            return Err(Error::closed());
+        }
+        let tables = commit.rows.iter().map(|rows| rows.table);
+        match commit.rows.is_empty() {
+            true => Ok(()),
+            false => self.writer.due.check_stuck(tables),
+        }
     }
 
     /// The fragments of a commit that is not stored become part of no table.

@@ -6,12 +6,15 @@
 )]
 
 use bytes::Bytes;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 use thalweg_env::sim::{Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
+use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, ErrorKind, NEW_TABLE, Options, Result, TableId,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options,
+    Result, RowEncoder, TableId, TableSnapshot, TableState,
 };
 use thalweg_sim::toy::{Row, Toy, rows_part};
 
@@ -299,6 +302,76 @@ fn what_waits_is_bounded() {
         ..Commit::default()
     });
     assert_eq!(of_definitions, 63);
+}
+
+/// Says that the disk is full, and counts how often.
+struct Full(Arc<AtomicUsize>);
+
+impl RowEncoder for Full {
+    fn block_rows(&self, _: &TableState) -> Result<u32> {
+        Ok(4096)
+    }
+
+    fn encode(&self, _: &TableSnapshot, _: &[OpenRows]) -> Result<Vec<EncodedBlock>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Err(Error::new(ErrorKind::DiskFull, "no room for blocks"))
+    }
+}
+
+/// Where there is no room for open rows, one round of encoding refuses all that wait, and what has no rows is stored before that.
+#[test]
+fn those_without_room_are_refused_together() {
+    let sim = SimEnv::new(9);
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let encoder = Arc::new(Full(Arc::clone(&rounds)));
+    let kernel = Kernel::open(sim.env(), Path::new("/db"), &options(true), encoder).unwrap();
+    let toy = Toy { kernel };
+    let table = toy.create("t").unwrap();
+    let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
+    while toy.append(table, &rows, Durability::Process).is_ok() {}
+    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let create = |name: &str| Commit {
+        edits: vec![Edit::CreateTable {
+            table: NEW_TABLE,
+            name: name.to_owned(),
+            definition: Bytes::new(),
+            indexes: 0,
+        }],
+        ..Commit::default()
+    };
+    let hold = move |_| {
+        barriers.0.wait();
+        barriers.1.wait();
+    };
+    let (kernel, level) = (&toy.kernel, Durability::Process);
+    kernel.commit_later(create("first"), level, hold).unwrap();
+    begun.wait();
+    let (sender, answers) = mpsc::channel();
+    let own = sender.clone();
+    let answer = move |result| own.send((-1, result)).unwrap();
+    kernel
+        .commit_later(create("second"), level, answer)
+        .unwrap();
+    for key in 0..1000 {
+        later(&toy, table, key, level, &sender).unwrap();
+    }
+    drop(sender);
+    let before = rounds.load(Ordering::SeqCst);
+    goes_on.wait();
+    let answers = all(answers);
+    let after = rounds.load(Ordering::SeqCst);
+    assert!(answers[0].0 == -1 && answers[0].1.is_ok());
+    let kinds = answers[1..]
+        .iter()
+        .map(|(_, result)| result.as_ref().map_err(Error::kind));
+    assert!(
+        kinds
+            .into_iter()
+            .all(|kind| kind == Err(ErrorKind::DiskFull))
+    );
+    assert_eq!(answers.len(), 1001);
+    assert!(after - before < 50, "{} rounds", after - before);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use thalweg_kernel::index::{Address, Place};
 use thalweg_kernel::masks::{BlockMask, Positions};
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result, TableSnapshot};
+use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result};
 
 /// Most blocks that a reader remembers as found.
 const MOST_FOUND: usize = 1 << 16;
