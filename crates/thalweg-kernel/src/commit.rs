@@ -2,7 +2,7 @@
 
 use crate::block::EncodedBlock;
 use crate::ids::{CommitNo, TableId};
-use crate::index::{Entry, ItemName};
+use crate::index::Entry;
 use crate::masks::MaskEdit;
 use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
 use crate::rows_part::RowsPart;
@@ -65,9 +65,6 @@ pub struct Producer {
     /// Rises with every commit of the producer.
     pub sequence: u64,
 }
-
-/// About what an entry with few summaries takes.
-const ENTRY_BYTES: usize = 256;
 
 /// In place of the number of a table that is yet to get one.
 pub const NEW_TABLE: TableId = TableId(0);
@@ -149,7 +146,7 @@ impl Commit {
         self.frees_space() && self.edits.iter().all(drops)
     }
 
-    /// About what it takes in the log.
+    /// About what its rows and blocks take in the log.
     pub(crate) fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();
         let blocks: usize = self
@@ -158,9 +155,7 @@ impl Commit {
             .flat_map(|g| &g.blocks)
             .map(|b| b.bytes.len())
             .sum();
-        let edits: usize = self.edits.iter().map(Edit::bytes).sum();
-        let masks: usize = self.masks.iter().map(MaskEdit::len_bytes).sum();
-        rows + blocks + edits + masks
+        rows + blocks
     }
 }
 
@@ -176,25 +171,6 @@ impl Edit {
                 order.added.iter().map(move |root| (place, root))
             })),
             _ => Box::new(std::iter::empty()),
-        }
-    }
-
-    /// About what it takes in the log, and in memory.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::CreateTable {
-                name, definition, ..
-            } => name.len() + definition.len(),
-            Self::RenameTable { name, .. } => name.len(),
-            Self::SetDefinition { definition, .. } => definition.len(),
-            Self::AddFragments { roots, .. } => roots.len() * ENTRY_BYTES,
-            Self::Replace(edit) => { edit.orders.iter() }
-                .map(|order| {
-                    let removed = order.removed_items().len() + 2 * order.removed_runs().len();
-                    removed * ItemName::BYTES + order.added.len() * ENTRY_BYTES
-                })
-                .sum(),
-            Self::DropTable { .. } | Self::Orders(_) => 0,
         }
     }
 

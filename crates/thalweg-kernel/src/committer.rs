@@ -11,6 +11,7 @@ use crate::commit::{Commit, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::refusal;
 use crate::ids::CommitNo;
+use crate::limits::held_bytes;
 use crate::queue::BATCH_LIMIT_BYTES;
 use crate::rules::Chosen;
 use crate::upkeep::Upkeep;
@@ -22,7 +23,7 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 
 /// Most bytes of commits that wait. Who hands in more is refused, for it would never learn that the disk is slower.
 const MOST_WAITING_BYTES: usize = 64 << 20;
-/// What a commit takes of them beside its rows and blocks.
+/// What a commit takes of them beside what it holds.
 const COMMIT_BYTES: usize = 256;
 
 type Answer = Box<dyn FnOnce(Result<CommitNo>) + Send>;
@@ -105,7 +106,7 @@ impl Committer {
             Owed(Some(answer)).give(stored);
             return Ok(());
         }
-        let bytes = commit.bytes() + COMMIT_BYTES;
+        let bytes = held_bytes(&commit) + COMMIT_BYTES;
         let room = self.start().and_then(|()| self.shared.room_for(bytes));
         let mut state = room.inspect_err(|_| upkeep.abandon(&commit))?;
         state.waiting_bytes += bytes;

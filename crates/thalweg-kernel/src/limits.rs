@@ -47,6 +47,13 @@ const MOST_SUMMARY_BYTES: usize = 104;
 /// Left free of a frame for its header, its section table and the fixed parts of its sections.
 const FRAME_RESERVE_BYTES: u64 = 4 << 10;
 
+/// About what a commit holds, and takes in the log.
+pub(crate) fn held_bytes(commit: &Commit) -> usize {
+    let edits: usize = commit.edits.iter().map(edit_bytes).sum();
+    let masks: usize = commit.masks.iter().map(MaskEdit::len_bytes).sum();
+    commit.bytes() + edits + masks
+}
+
 /// Refuses a commit that does not fit one frame.
 pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
     let sections = commit.rows.len()
@@ -61,11 +68,7 @@ pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
         );
         return Err(Error::new(ErrorKind::Limit, message));
     }
-    let edits: usize = commit.edits.iter().map(edit_bytes).sum();
-    let edits = edits + { commit.masks.iter() }
-        .map(MaskEdit::len_bytes)
-        .sum::<usize>();
-    check_frame((commit.bytes() + edits + sections * SECTION_ENTRY_BYTES) as u64)?;
+    check_frame((held_bytes(commit) + sections * SECTION_ENTRY_BYTES) as u64)?;
     commit.edits.iter().try_for_each(|edit| match edit {
         Edit::Replace(edit) => edit.orders.iter().try_for_each(OrderReplace::check_count),
         _ => Ok(()),
