@@ -26,6 +26,9 @@ const MOST_WAITING_BYTES: usize = 64 << 20;
 /// What a commit takes of them beside what it holds.
 const COMMIT_BYTES: usize = 256;
 
+/// Most commits that are stored at once: commits of others wait for them, some 10 ms.
+const MOST_AT_ONCE: usize = 1024;
+
 type Answer = Box<dyn FnOnce(Result<CommitNo>) + Send>;
 
 pub(crate) struct Committer {
@@ -209,10 +212,10 @@ impl Shared {
             return None;
         }
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while let Some(next) = state
-            .waiting
-            .pop_front_if(|next| batch.is_empty() || bytes + next.bytes <= BATCH_LIMIT_BYTES)
-        {
+        while let Some(next) = state.waiting.pop_front_if(|next| {
+            let is_one_more = bytes + next.bytes <= BATCH_LIMIT_BYTES && batch.len() < MOST_AT_ONCE;
+            batch.is_empty() || is_one_more
+        }) {
             bytes += next.bytes;
             batch.push(next);
         }

@@ -147,7 +147,7 @@ fn sparse_segments<'a>(
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             found => found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e)),
         }?;
-        if live.bytes * 100 < found.len_bytes * least_percent {
+        if live.bytes.saturating_mul(100) < found.len_bytes * least_percent {
             sparse.push(Sparse {
                 segment,
                 live_bytes: live.bytes,
