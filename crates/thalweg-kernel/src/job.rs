@@ -3,7 +3,7 @@
 use crate::commit::{Commit, Edit};
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
-use crate::limits::MOST_CARRIED_BYTES;
+use crate::limits::{MOST_CARRIED_BYTES, held_bytes};
 use crate::masks::{CoveredRows, Covering, MaskEdit, MovedBlocks, TableMasks};
 use crate::orders::ReplaceEdit;
 
@@ -116,8 +116,8 @@ pub(crate) struct Wants {
 impl Job {
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Commit(commit) => commit.bytes(),
-            Self::Cover(cover) => cover.commit.bytes(),
+            Self::Commit(commit) => held_bytes(commit),
+            Self::Cover(cover) => held_bytes(&cover.commit),
             Self::Move(_) | Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
         }
     }
