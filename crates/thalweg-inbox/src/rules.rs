@@ -75,7 +75,7 @@ thalweg_env::rules! {
         KeepStamps,
         /// Frames of dropped tables add nothing.
         PassDropped,
-        /// What snapshots may read is not removed before the floor has passed them.
+        /// A log that snapshots may read is removed only after the floor has passed these snapshots.
         FloorBeforeRemoval,
         /// The log of the position and those above it in the chain stay.
         KeepChain,
@@ -87,7 +87,7 @@ thalweg_env::rules! {
         KeepNamed,
         /// The data folder is listed before the locks of its owners are looked at.
         ListBeforeLocks,
-        /// What to remove is decided with the commit lock in hand, settled.
+        /// Which logs are removed is decided while the commit lock is held, by a settled state.
         DecideSettled,
         /// The registry and its folders are synced before the first array is there.
         SyncRegistryName,

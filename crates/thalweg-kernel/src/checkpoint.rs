@@ -70,10 +70,10 @@ const BASE_BYTES: usize = 40;
 /// Sections of an INDEX frame: PAGES, INDEX.
 pub(crate) const CHECKPOINT_SECTIONS: usize = 2;
 
-/// What was written of a tree that has changed since the checkpoint before.
+/// The pages that a checkpoint has written of a tree that has changed since the one before.
 pub(crate) struct WrittenTree {
     pub(crate) pages: WrittenPages,
-    /// What the tree takes of files with them; `None`: nobody knows.
+    /// The bytes that the tree uses of each file, these pages included; `None`: they are not known.
     pub(crate) uses: Option<Uses>,
 }
 

@@ -23,7 +23,7 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 
 /// Most bytes of commits that wait. Who hands in more is refused, for it would never learn that the disk is slower.
 const MOST_WAITING_BYTES: usize = 64 << 20;
-/// What a commit takes of them beside what it holds.
+/// Counted for each commit that waits, beside the bytes of its rows, blocks, edits and masks.
 const COMMIT_BYTES: usize = 256;
 
 /// Most commits that are stored at once: commits of others wait for them, some 10 ms.
@@ -165,7 +165,7 @@ impl Committer {
 }
 
 impl Shared {
-    /// What waits, if so much more may.
+    /// Locks the queue, if there is room in it for `bytes` more.
     fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, State>> {
         if let Some(poison) = self.upkeep.writer().poison() {
             return Err(refusal(&poison));
@@ -202,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// What waits, or a part of it; `None` once the thread is to end.
+    /// Takes the next batch out of the queue; `None` once the thread is to end.
     fn next_batch(&self) -> Option<Vec<Waiting>> {
         let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.is_stopping {

@@ -30,7 +30,7 @@ pub(crate) struct FileUse {
 /// The uses of a tree by file, ascending.
 pub(crate) type Uses = Vec<FileUse>;
 
-/// What is longer is not stored beside a root, and found by a walk again: about 130,000 files.
+/// Most bytes of a list that a checkpoint stores, enough for about 130,000 files. Uses with a longer one are found by a walk.
 const MOST_STORED_BYTES: usize = 1 << 20;
 
 /// About what one file takes in a list.

@@ -149,7 +149,7 @@ impl Kernel {
     /// # Errors
     /// Nothing was taken, and `answer` is not called: `Limit` where 64 MiB of such commits wait already, `Unavailable` once the
     /// database is closed or an earlier write failed, `Io` when the thread cannot be started. A database without threads of its own
-    /// gives these errors to `answer` as well.
+    /// returns `Ok` instead and gives these errors to `answer`.
     pub fn commit_later(
         &self,
         commit: Commit,

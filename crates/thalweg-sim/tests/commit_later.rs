@@ -56,6 +56,21 @@ fn later(
     toy.kernel.commit_later(commit, level, answer)
 }
 
+/// Hands in a commit whose answer does not end, and waits until it is being given; it ends once the barrier was waited for.
+fn hold(toy: &Toy, commit: Commit) -> Arc<Barrier> {
+    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let answer = move |_| {
+        barriers.0.wait();
+        barriers.1.wait();
+    };
+    toy.kernel
+        .commit_later(commit, Durability::Process, answer)
+        .unwrap();
+    begun.wait();
+    goes_on
+}
+
 /// Waits for all answers: none comes after the last sender is gone.
 fn all(answers: mpsc::Receiver<(i64, Result<CommitNo>)>) -> Vec<(i64, Result<CommitNo>)> {
     answers.into_iter().collect()
@@ -117,17 +132,7 @@ fn those_that_wait_are_synced_together() {
     let sim = SimEnv::new(2);
     let (toy, table) = open(&sim, true);
     let (sender, answers) = mpsc::channel();
-    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
-    let hold = move |_| {
-        barriers.0.wait();
-        barriers.1.wait();
-    };
-    let first = commit_of(table, &[(0, 0)]);
-    toy.kernel
-        .commit_later(first, Durability::Disk, hold)
-        .unwrap();
-    begun.wait();
+    let goes_on = hold(&toy, commit_of(table, &[(0, 0)]));
     for key in 1..=500 {
         later(&toy, table, key, Durability::Disk, &sender).unwrap();
     }
@@ -247,17 +252,7 @@ fn an_answer_that_panics_keeps_no_other_and_ends_nothing() {
 fn taken(commit: impl Fn(TableId, usize) -> Commit) -> usize {
     let sim = SimEnv::new(6);
     let (toy, table) = open(&sim, true);
-    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
-    let hold = move |_| {
-        barriers.0.wait();
-        barriers.1.wait();
-    };
-    let first = commit_of(table, &[(0, 0)]);
-    toy.kernel
-        .commit_later(first, Durability::Process, hold)
-        .unwrap();
-    begun.wait();
+    let goes_on = hold(&toy, commit_of(table, &[(0, 0)]));
     let answered = Arc::new(AtomicUsize::new(0));
     let refused = (0..2000).find(|at| {
         let answered = Arc::clone(&answered);
@@ -329,8 +324,6 @@ fn those_without_room_are_refused_together() {
     let table = toy.create("t").unwrap();
     let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
     while toy.append(table, &rows, Durability::Process).is_ok() {}
-    let (begun, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-    let barriers = (Arc::clone(&begun), Arc::clone(&goes_on));
     let create = |name: &str| Commit {
         edits: vec![Edit::CreateTable {
             table: NEW_TABLE,
@@ -340,13 +333,8 @@ fn those_without_room_are_refused_together() {
         }],
         ..Commit::default()
     };
-    let hold = move |_| {
-        barriers.0.wait();
-        barriers.1.wait();
-    };
     let (kernel, level) = (&toy.kernel, Durability::Process);
-    kernel.commit_later(create("first"), level, hold).unwrap();
-    begun.wait();
+    let goes_on = hold(&toy, create("first"));
     let (sender, answers) = mpsc::channel();
     let own = sender.clone();
     let answer = move |result| own.send((-1, result)).unwrap();

@@ -198,6 +198,23 @@ fn append_until_it_ends(toy: &Toy, table: TableId) -> (Error, i64) {
     panic!("{MOST_APPENDS} appends, and nobody has heard of the panic");
 }
 
+/// A machine on which a thread panics in storage once the bomb is armed.
+fn with_bomb(sim: &SimEnv, thread: &'static str) -> (Env, Bomb) {
+    let bomb = Bomb {
+        thread,
+        ..Bomb::default()
+    };
+    let env = sim.env();
+    let storage = Arc::new(BombStorage(Arc::clone(env.storage()), bomb.clone()));
+    let bombed = Env::new(
+        storage,
+        Arc::clone(env.clock()),
+        Arc::clone(env.entropy()),
+        Arc::clone(env.spawner()),
+    );
+    (bombed, bomb)
+}
+
 fn assert_ended(error: &Error, panic: &str) {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.to_string().contains(panic), "{error}");
@@ -207,18 +224,7 @@ fn assert_ended(error: &Error, panic: &str) {
 fn a_panic_of_a_thread_ends_writing_and_closing_gives_the_lock_back() {
     for thread in THREADS {
         let sim = SimEnv::new(3);
-        let bomb = Bomb {
-            thread,
-            ..Bomb::default()
-        };
-        let env = sim.env();
-        let storage = Arc::new(BombStorage(Arc::clone(env.storage()), bomb.clone()));
-        let env = Env::new(
-            storage,
-            Arc::clone(env.clock()),
-            Arc::clone(env.entropy()),
-            Arc::clone(env.spawner()),
-        );
+        let (env, bomb) = with_bomb(&sim, thread);
         let codec = Arc::new(AtomicBool::new(false));
         let toy = open_with(env, Arc::new(Panics(Arc::clone(&codec))), true).unwrap();
         let table = toy.create("t").unwrap();
@@ -250,18 +256,7 @@ fn a_panic_of_a_thread_ends_writing_and_closing_gives_the_lock_back() {
 #[test]
 fn a_panic_of_the_thread_that_calls_back_leaves_no_commit_without_an_answer() {
     let sim = SimEnv::new(3);
-    let bomb = Bomb {
-        thread: "thalweg-commits",
-        ..Bomb::default()
-    };
-    let env = sim.env();
-    let storage = Arc::new(BombStorage(Arc::clone(env.storage()), bomb.clone()));
-    let env = Env::new(
-        storage,
-        Arc::clone(env.clock()),
-        Arc::clone(env.entropy()),
-        Arc::clone(env.spawner()),
-    );
+    let (env, bomb) = with_bomb(&sim, "thalweg-commits");
     let toy = open_with(env, Arc::new(ToyEncoder { block_rows: 64 }), true).unwrap();
     let table = toy.create("t").unwrap();
     bomb.is_armed.store(true, Ordering::SeqCst);

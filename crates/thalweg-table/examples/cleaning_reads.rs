@@ -8,6 +8,8 @@
 //! streams. Cleaning may move the blocks of the short one out of the last segment, which is mostly empty, and read them.
 //! Resident memory has to stay below the limit of the cache and 300 MB.
 
+mod common;
+
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeSet;
@@ -45,13 +47,13 @@ fn main() -> Result<(), Failure> {
         .map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = directory.join("cleaning-reads.thal");
     let env = Env::os();
-    remove(&env, &directory)?;
+    common::remove(&env, &directory);
     load(&directory, rows)?;
     let measured = Command::new(std::env::current_exe()?)
         .arg("measure")
         .arg(&directory)
         .status()?;
-    remove(&env, &directory)?;
+    common::remove(&env, &directory);
     match measured.success() {
         true => Ok(()),
         false => Err("the process that measures has failed".into()),
@@ -273,18 +275,4 @@ fn visit(env: &Env, directory: &Path, file: &mut dyn FnMut(&Path)) -> Result<(),
         }
     }
     Ok(())
-}
-
-fn remove(env: &Env, path: &Path) -> Result<(), Failure> {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return Ok(());
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        match entry.is_dir {
-            true => remove(env, &path)?,
-            false => env.storage().remove_file(&path)?,
-        }
-    }
-    Ok(env.storage().remove_dir(path)?)
 }

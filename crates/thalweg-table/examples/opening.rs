@@ -6,6 +6,8 @@
 //! it has left, which is on disk and in the cache of the operating system, in a process of its own, which is killed as well.
 //! On a busy machine most of the time goes by until threads of the system that sync are run: `chrt -r 10` leaves the rest.
 
+mod common;
+
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::io::{BufRead, BufReader, Write};
@@ -43,11 +45,11 @@ fn measure(rows: i64, directory: &Path, rounds: usize) -> Result<(), Failure> {
         directory.join("opening-made.thal"),
         directory.join("opening-copy.thal"),
     );
-    remove(&env, &made)?;
+    common::remove(&env, &made);
     run_and_kill(&["make", &made.to_string_lossy(), &rows.to_string()])?;
     let mut found = Vec::new();
     for _ in 0..rounds {
-        remove(&env, &copy)?;
+        common::remove(&env, &copy);
         copy_folder(&env, &made, &copy)?;
         let line = run_and_kill(&["open", &copy.to_string_lossy()])?;
         println!("{}", line.trim());
@@ -61,8 +63,9 @@ fn measure(rows: i64, directory: &Path, rounds: usize) -> Result<(), Failure> {
         found[0],
         found[found.len() - 1]
     );
-    remove(&env, &copy)?;
-    remove(&env, &made)
+    common::remove(&env, &copy);
+    common::remove(&env, &made);
+    Ok(())
 }
 
 /// Runs this program until it has said a line, and kills it.
@@ -174,18 +177,4 @@ fn copy_folder(env: &Env, from: &Path, to: &Path) -> Result<(), Failure> {
     }
     env.storage().sync_dir(to)?;
     Ok(())
-}
-
-fn remove(env: &Env, path: &Path) -> Result<(), Failure> {
-    let Ok(entries) = env.storage().list_dir(path) else {
-        return Ok(());
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        match entry.is_dir {
-            true => remove(env, &path)?,
-            false => env.storage().remove_file(&path)?,
-        }
-    }
-    Ok(env.storage().remove_dir(path)?)
 }

@@ -3,7 +3,8 @@
 //! Invariants
 //! - Nobody waits without having been refused, unless somebody else has the turn or waits for it: then all take it, in the order in
 //!   which they come. So nobody who waits is passed over, and a merge passes however many deletions there are.
-//! - The turn is of one table. A deletion waits for no merge of another table.
+//! - The turn is of one table. A deletion waits for no merge of another table, but where the masks of all tables have used up
+//!   their room: then it rewrites items of those with most of them first.
 //! - Commits that are under way when the turn is taken may still refuse its holder, each of them once. Appends and the encoding of
 //!   open rows never wait.
 
