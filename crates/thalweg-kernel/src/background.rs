@@ -5,17 +5,16 @@
 //! themselves: they come back to whoever needs the work done. A thread that panics ends writing ([`crate::panics`]): nobody
 //! would do its work any more. If one cannot be started, those before it have ended when that is reported.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::Options;
-use crate::rules::Chosen;
 use crate::segment_supply::PAUSE;
 use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_env::JoinHandle;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
-use thalweg_env::{Env, JoinHandle};
 
 /// How often snapshots that garbage waits for are looked at.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -37,14 +36,14 @@ struct Timer {
 }
 
 impl Background {
-    pub(crate) fn start(env: &Env, upkeep: &Arc<Upkeep>, options: &Options) -> Result<Self> {
+    pub(crate) fn start(upkeep: &Arc<Upkeep>, options: &Options) -> Result<Self> {
         let background = Self {
             stopping: Arc::default(),
             timer: Arc::default(),
             threads: Mutex::new(Vec::new()),
         };
         if options.background
-            && let Err(error) = background.spawn_all(env, upkeep, options)
+            && let Err(error) = background.spawn_all(upkeep, options)
         {
             background.stop(upkeep.writer());
             return Err(error);
@@ -52,8 +51,8 @@ impl Background {
         Ok(background)
     }
 
-    fn spawn_all(&self, env: &Env, upkeep: &Arc<Upkeep>, options: &Options) -> Result<()> {
-        self.spawn(env, "thalweg-segments", upkeep, |upkeep, stopping| {
+    fn spawn_all(&self, upkeep: &Arc<Upkeep>, options: &Options) -> Result<()> {
+        self.spawn("thalweg-segments", upkeep, |upkeep, stopping| {
             while !stopping.load(Ordering::Acquire) {
                 upkeep
                     .writer()
@@ -64,7 +63,7 @@ impl Background {
                 }
             }
         })?;
-        self.spawn(env, "thalweg-blocks", upkeep, |upkeep, stopping| {
+        self.spawn("thalweg-blocks", upkeep, |upkeep, stopping| {
             while !stopping.load(Ordering::Acquire) {
                 upkeep.writer().due.work.wait(None);
                 if !stopping.load(Ordering::Acquire) {
@@ -74,7 +73,7 @@ impl Background {
             }
         })?;
         let timer = Arc::clone(&self.timer);
-        self.spawn(env, "thalweg-cleaning", upkeep, move |upkeep, stopping| {
+        self.spawn("thalweg-cleaning", upkeep, move |upkeep, stopping| {
             // What an earlier process has left can wait for what is asked for first.
             timer.pause();
             while !stopping.load(Ordering::Acquire) {
@@ -88,29 +87,20 @@ impl Background {
             }
         })?;
         let (timer, interval) = (Arc::clone(&self.timer), options.sync_interval);
-        self.spawn(env, "thalweg-sync", upkeep, move |upkeep, _| {
+        self.spawn("thalweg-sync", upkeep, move |upkeep, _| {
             timer.run(interval, upkeep.writer())
         })
     }
 
     fn spawn(
         &self,
-        env: &Env,
         name: &str,
         upkeep: &Arc<Upkeep>,
         work: impl FnOnce(&Upkeep, &AtomicBool) + Send + 'static,
     ) -> Result<()> {
-        let (upkeep, stopping) = (Arc::clone(upkeep), Arc::clone(&self.stopping));
-        let doing = format!("thread {name}");
-        let chosen = Chosen::here();
-        let watched = move || {
-            chosen.choose();
-            upkeep.writer().watched(&doing, || work(&upkeep, &stopping));
-        };
-        let thread = env.spawner().spawn(name, Box::new(watched));
-        self.threads
-            .lock()
-            .push(thread.map_err(|e| Error::io(format_args!("starting thread {name}"), e))?);
+        let stopping = Arc::clone(&self.stopping);
+        let thread = upkeep.spawn(name, move |upkeep| work(upkeep, &stopping))?;
+        self.threads.lock().push(thread);
         Ok(())
     }
 
@@ -173,6 +163,7 @@ mod tests {
     use crate::{Commit, Durability, Edit, Kernel, NEW_TABLE};
     use bytes::Bytes;
     use std::path::Path;
+    use thalweg_env::Env;
 
     #[test]
     fn a_sync_interval_of_nothing_turns_no_thread_where_nothing_is_unsynced() {

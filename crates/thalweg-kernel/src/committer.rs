@@ -13,7 +13,6 @@ use crate::failure::refusal;
 use crate::ids::CommitNo;
 use crate::limits::held_bytes;
 use crate::queue::BATCH_LIMIT_BYTES;
-use crate::rules::Chosen;
 use crate::upkeep::Upkeep;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,18 +130,8 @@ impl Committer {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        let chosen = Chosen::here();
-        let work = move || {
-            chosen.choose();
-            let upkeep = Arc::clone(&shared.upkeep);
-            let writer = upkeep.writer();
-            writer.watched("thread thalweg-commits", || shared.run());
-        };
-        let spawner = self.shared.upkeep.writer().env.spawner();
-        let started = spawner.spawn("thalweg-commits", Box::new(work));
-        *thread = Some(
-            started.map_err(|e| Error::io(format_args!("starting thread thalweg-commits"), e))?,
-        );
+        let upkeep = &self.shared.upkeep;
+        *thread = Some(upkeep.spawn("thalweg-commits", move |_| shared.run())?);
         Ok(())
     }
 

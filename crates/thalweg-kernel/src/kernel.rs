@@ -75,7 +75,7 @@ impl Kernel {
             let writer = Arc::new(Writer::new(leader, lock, &encoder, options)?);
             let store = Arc::clone(&writer.store);
             let upkeep = Arc::new(Upkeep::new(Arc::clone(&writer), encoder, options));
-            let background = Background::start(&env, &upkeep, options).inspect_err(|_| {
+            let background = Background::start(&upkeep, options).inspect_err(|_| {
                 // Nobody will: the lock and what was prepared go back here. The error that counts is the first.
                 let _ = writer.close();
             })?;

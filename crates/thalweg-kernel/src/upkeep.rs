@@ -19,11 +19,13 @@ use crate::masks::{CoveredPart, CoveredRows};
 use crate::open_rows::OpenRows;
 use crate::options::{IndexBlocks, Options, RowEncoder};
 use crate::orders::AddHead;
+use crate::rules::Chosen;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::TableSnapshot;
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_env::JoinHandle;
 use thalweg_env::sync::Mutex;
 
 /// What a panic is said to have struck.
@@ -60,6 +62,23 @@ impl Upkeep {
 
     pub(crate) fn writer(&self) -> &Arc<Writer> {
         &self.writer
+    }
+
+    /// Starts a thread of the database. If it panics, writing ends: nobody would do its work any more.
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Self) + Send + 'static,
+    ) -> Result<JoinHandle> {
+        let upkeep = Arc::clone(self);
+        let doing = format!("thread {name}");
+        let chosen = Chosen::here();
+        let watched = move || {
+            chosen.choose();
+            upkeep.writer.watched(&doing, || work(&upkeep));
+        };
+        let thread = self.writer.env.spawner().spawn(name, Box::new(watched));
+        thread.map_err(|e| Error::io(format_args!("starting thread {name}"), e))
     }
 
     /// Whether threads of the database do its work, and not whoever commits.
