@@ -64,6 +64,7 @@ pub use encode::Encoder;
 pub use error::{DecodeError, EncodeError};
 pub use offset::Offset;
 pub use settings::{Level, ValueCodec};
+pub use stage::Decompressor;
 
 /// Rows of a full page of a stream, and of a run of a longer page.
 pub const PAGE_ROWS: usize = 1024;

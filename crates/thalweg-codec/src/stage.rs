@@ -339,9 +339,17 @@ impl EncodedChunk {
     }
 }
 
-/// Undoes the last stage; holds the buffers.
+impl CodecChain {
+    /// Whether this page of such a chunk has to be decompressed before a value of it can be decoded.
+    #[must_use]
+    pub fn compresses(self, page: &[u8]) -> bool {
+        self.last_stage != LastStage::None && page.first() != Some(&Tag::Stored.to_byte())
+    }
+}
+
+/// Undoes the general compressor that pages may have passed last; holds the buffers.
 #[derive(Default)]
-pub(crate) struct Decompressor {
+pub struct Decompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     buffer: Vec<u8>,
     unshuffled: Vec<u8>,
@@ -354,6 +362,34 @@ impl std::fmt::Debug for Decompressor {
 }
 
 impl Decompressor {
+    /// A decompressor, which takes memory when it meets the first compressed page.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same page without its compression, behind the bytes `before` it: a decoder finds the same values in it, each without
+    /// decompressing the others. `None` if the page is not compressed.
+    ///
+    /// # Errors
+    /// When the bytes are not those of such a page.
+    pub fn decompressed(
+        &mut self,
+        codec: CodecChain,
+        before: &[u8],
+        page: &[u8],
+    ) -> Result<Option<Vec<u8>>, DecodeError> {
+        if !codec.compresses(page) {
+            return Ok(None);
+        }
+        let plain = self.open(codec, page)?;
+        let mut bytes = Vec::with_capacity(before.len() + 1 + plain.len());
+        bytes.extend_from_slice(before);
+        bytes.push(Tag::Stored.to_byte());
+        bytes.extend_from_slice(plain);
+        Ok(Some(bytes))
+    }
+
     /// The page as the value codec left it.
     pub(crate) fn open<'a>(
         &'a mut self,

@@ -22,7 +22,7 @@ use arrow_buffer::{ArrowNativeType, MutableBuffer};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thalweg_codec::{ChunkKind, CodecChain, DecodeError, Decoder, Element, ElementType, LastStage};
+use thalweg_codec::{ChunkKind, DecodeError, Decoder, Element, ElementType};
 use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::{BlockReader, Grid, MAX_DIMENSIONS, PageSet, Role, StreamedPage};
 use thalweg_kernel::index::Address;
@@ -125,7 +125,7 @@ trait PageReader<C>: Sync {
     ) -> Result<(), DecodeError>;
 
     /// Whether cells of such a chunk are decoded one by one, without the others of their page.
-    fn are_apart(codec: CodecChain) -> bool;
+    fn are_apart(page: &StreamedPage<'_>) -> bool;
 
     /// Decodes one cell of a page of such a chunk.
     fn decode_one(
@@ -169,9 +169,10 @@ impl<T: Element + ArrowNativeType> PageReader<T> for Numbers {
         Ok(())
     }
 
-    fn are_apart(codec: CodecChain) -> bool {
+    fn are_apart(page: &StreamedPage<'_>) -> bool {
+        let codec = page.codec;
         let is_own = codec.element == T::TYPE;
-        is_own && codec.last_stage == LastStage::None && codec.kind != ChunkKind::Pco
+        is_own && !codec.compresses(page.page) && codec.kind != ChunkKind::Pco
     }
 
     fn decode_one(
@@ -208,8 +209,8 @@ impl PageReader<u8> for Flags {
         Ok(())
     }
 
-    fn are_apart(codec: CodecChain) -> bool {
-        codec.last_stage == LastStage::None
+    fn are_apart(page: &StreamedPage<'_>) -> bool {
+        !page.codec.compresses(page.page)
     }
 
     fn decode_one(
@@ -646,7 +647,7 @@ fn place_page<C: ArrowNativeType, R: PageReader<C>>(
         let out = &mut target.cells[spread.to..spread.to + page.rows];
         return R::decode(page, decoder, (stored, widened), out);
     }
-    if spread.cells * PAGE_PER_CELL <= page.rows && R::are_apart(page.codec) {
+    if spread.cells * PAGE_PER_CELL <= page.rows && R::are_apart(page) {
         return spread.each_cell(|from, to| {
             target.cells[to] = R::decode_one(page, from, decoder)?;
             Ok(())

@@ -6,6 +6,8 @@
 //! Invariants
 //! - Bytes that a [`PageSet`] gives out were verified, now or when they were put into the cache; damaged ones are never cached.
 //! - Each page of a set is looked up once, and read and verified at most once.
+//! - Pages that a general compressor has made smaller are decompressed once, before they are kept: else each value asked for would
+//!   cost all of its page again. What is given out decodes to the same values.
 //! - A set holds the pages it gives out, whatever the cache does meanwhile.
 
 use super::chunks::ChunkEntry;
@@ -17,7 +19,7 @@ use crate::index::Address;
 use crate::wire::is_sound;
 use bytes::Bytes;
 use std::ops::Range;
-use thalweg_codec::CodecChain;
+use thalweg_codec::{CodecChain, Decompressor};
 
 /// The least that has a checksum of its own: a page of a chunk, what comes before its pages, or a whole chunk of one page.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,8 @@ struct Piece {
     start: usize,
     end: usize,
     crc: u32,
+    /// Bytes of it that are no page: all of a prelude, and in a chunk of one page what comes before that.
+    prelude_bytes: usize,
     /// Rows of the page.
     rows: usize,
 }
@@ -45,6 +49,7 @@ impl Piece {
 /// Pages of one block that are wanted, and then their bytes. Used again from one block to the next.
 #[derive(Debug, Default)]
 pub struct PageSet {
+    decompressor: Decompressor,
     pieces: Vec<Piece>,
     /// As many as there are pieces, once they were loaded.
     bytes: Vec<Bytes>,
@@ -196,6 +201,7 @@ impl BlockHead {
             start,
             end: start + chunk.prelude_bytes as usize,
             crc: chunk.crc,
+            prelude_bytes: chunk.prelude_bytes as usize,
             rows: 0,
         }
     }
@@ -207,15 +213,19 @@ impl BlockHead {
         assert!(number < pages, "page {number} of {pages}");
         let rows = self.rows_of_page(chunk, number).len();
         let offset = chunk.offset as usize;
-        let (range, crc) = match self.listed_pages(chunk).get(number) {
-            Some(listed) => (self.page_range(chunk, number), listed.crc),
-            None => (0..chunk.bytes as usize, chunk.crc),
+        let (range, crc, prelude_bytes) = match self.listed_pages(chunk).get(number) {
+            Some(listed) => (self.page_range(chunk, number), listed.crc, 0),
+            None => {
+                let all = 0..chunk.bytes as usize;
+                (all, chunk.crc, chunk.prelude_bytes as usize)
+            }
         };
         Piece {
             at,
             start: offset + range.start,
             end: offset + range.end,
             crc,
+            prelude_bytes,
             rows,
         }
     }
@@ -247,9 +257,7 @@ impl BlockReader<'_> {
                 self.check(piece, &[])?;
                 Some(Bytes::new())
             } else {
-                let known = self.source().cached_data(self.address(), self.place(piece));
-                // Pieces that begin at the same place of the same block have the same length.
-                known.filter(|bytes| bytes.len() == piece.end - piece.start)
+                self.known(piece)
             };
             if bytes.is_none() {
                 set.missing.push(at);
@@ -260,6 +268,7 @@ impl BlockReader<'_> {
             return Ok(());
         }
         let PageSet {
+            decompressor,
             pieces,
             bytes,
             missing,
@@ -274,23 +283,44 @@ impl BlockReader<'_> {
             left = rest;
             for at in here {
                 let piece = &pieces[*at];
-                bytes[*at] = self.keep(piece, &read, run.start)?;
+                bytes[*at] = self.keep(piece, &read, run.start, decompressor)?;
             }
         }
         assert!(left.is_empty(), "runs that leave out pages");
         Ok(())
     }
 
+    /// A piece that is in memory.
+    fn known(&self, piece: &Piece) -> Option<Bytes> {
+        let known = self.source().cached_data(self.address(), self.place(piece));
+        // Pieces that begin at the same place of the same block are the same.
+        known.filter(|bytes| bytes.len() >= piece.prelude_bytes)
+    }
+
     /// Verifies a piece of what was read, and keeps it in memory of its own.
-    fn keep(&self, piece: &Piece, read: &Bytes, start: usize) -> Result<Bytes> {
+    fn keep(
+        &self,
+        piece: &Piece,
+        read: &Bytes,
+        start: usize,
+        decompressor: &mut Decompressor,
+    ) -> Result<Bytes> {
         let cut = piece.start - start..piece.end - start;
-        self.check(piece, &read[cut.clone()])?;
+        let stored = &read[cut];
+        self.check(piece, stored)?;
         self.source().count_data_pages(1);
-        let is_alone = cut.len() == read.len() && !self.has_body();
-        let bytes = if is_alone {
-            read.clone()
-        } else {
-            Bytes::copy_from_slice(&read[cut])
+        let is_alone = stored.len() == read.len() && !self.has_body();
+        let (prelude, page) = stored.split_at(piece.prelude_bytes);
+        let codec = self.head().chunks[piece.at].codec;
+        let decompressed = match page.is_empty() {
+            true => Ok(None),
+            false => decompressor.decompressed(codec, prelude, page),
+        };
+        let bytes = match decompressed {
+            Ok(Some(bytes)) => Bytes::from(bytes),
+            // Whoever decodes a page that cannot be decompressed says so.
+            Ok(None) | Err(_) if is_alone => read.clone(),
+            Ok(None) | Err(_) => Bytes::copy_from_slice(stored),
         };
         self.source()
             .keep_data(self.address(), self.place(piece), &bytes);
@@ -380,14 +410,12 @@ impl BlockReader<'_> {
             self.check(&piece, &[])?;
             return Ok(Some(Bytes::new()));
         }
-        let known = self
-            .source()
-            .cached_data(self.address(), self.place(&piece));
-        if let Some(known) = known.filter(|bytes| bytes.len() == piece.end - piece.start) {
+        if let Some(known) = self.known(&piece) {
             return Ok(Some(known));
         }
         let read = self.read_range(piece.range())?;
-        self.keep(&piece, &read, piece.start).map(Some)
+        self.keep(&piece, &read, piece.start, &mut Decompressor::new())
+            .map(Some)
     }
 }
 

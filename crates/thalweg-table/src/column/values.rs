@@ -15,7 +15,7 @@ use crate::schema::widens;
 use arrow_array::RecordBatch;
 use arrow_buffer::{ArrowNativeType, MutableBuffer, ToByteSlice};
 use std::ops::Range;
-use thalweg_codec::{ChunkKind, CodecChain, DecodeError, Decoder, Element, ElementType, LastStage};
+use thalweg_codec::{ChunkKind, CodecChain, DecodeError, Decoder, Element, ElementType};
 use thalweg_kernel::block::{
     BlockHead, BlockReader, Dimension, Grid, PageSet, PagesOf, Paging, Role, VerifiedPages,
 };
@@ -244,9 +244,8 @@ fn page_of(paging: &Paging, position: usize) -> (usize, Range<usize>) {
 
 /// Whether it is less work to decode all values of a page than some of them one by one.
 fn whole_page_pays(codec: CodecChain, wanted: usize, rows: usize) -> bool {
-    // These are decompressed, or decoded up to the value, for each.
-    let is_whole = codec.last_stage != LastStage::None || codec.kind == ChunkKind::Pco;
-    wanted > 1 && (is_whole || wanted * PAGE_PER_VALUE >= rows)
+    // Of pco all values up to the wanted one are decoded, for each.
+    wanted > 1 && (codec.kind == ChunkKind::Pco || wanted * PAGE_PER_VALUE >= rows)
 }
 
 /// Where rows come from.

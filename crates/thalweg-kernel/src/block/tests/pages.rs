@@ -153,6 +153,96 @@ fn each_page_is_read_and_verified_once() {
     assert_eq!(store.cached_bytes(), used);
 }
 
+/// One column of texts that a general compressor makes smaller.
+fn compressed_block(stage: LastStage, texts: &[String]) -> EncodedBlock {
+    let mut builder = BlockBuilder::new(spec(u32::try_from(texts.len()).unwrap()), 1);
+    let (mut offsets, mut data) = (vec![0_i32], Vec::new());
+    for text in texts {
+        data.extend_from_slice(text.as_bytes());
+        offsets.push(i32::try_from(data.len()).unwrap());
+    }
+    let mut chunk = EncodedChunk::new();
+    let mut encoder = Encoder::new(Level::Dense).with_last_stage(stage);
+    encoder.encode_bytes(&offsets, &data, &mut chunk).unwrap();
+    builder.add_chunk(0, Role::Values, &chunk).unwrap();
+    builder.finish((0, 1), vec![]).unwrap()
+}
+
+#[test]
+fn compressed_pages_are_kept_decompressed() {
+    for stage in [LastStage::Lz4, LastStage::Zstd] {
+        for rows in [500, 2_500] {
+            let texts: Vec<String> = (0..rows)
+                .map(|row| format!("{} of {row}", ["cold start", "door open"][row % 2]))
+                .collect();
+            let block = compressed_block(stage, &texts);
+            let address = at_start(&block);
+            let (store, _sim) = stored(&block.bytes, 0);
+            let pages: Vec<usize> = (0..page_count(rows)).collect();
+            let whole = whole(&store, &address, (0, Role::Values));
+            assert!(
+                pages
+                    .iter()
+                    .any(|page| whole.codec().compresses(whole.page(*page)))
+            );
+            let before = store.cached_bytes().0;
+            for round in 0..2 {
+                let hits = store.counts().data_page_hits;
+                let reader = store.block(&address).unwrap();
+                let mut set = PageSet::new();
+                let found = set.want(reader.head(), 0, Role::Values, &pages).unwrap();
+                reader.load(&mut set).unwrap();
+                assert_eq!(store.counts().data_page_hits > hits, round > 0);
+                let found = set.pages(found);
+                assert_eq!(found.prelude(), whole.prelude());
+                let mut decoder = Decoder::new();
+                for page in &pages {
+                    assert!(!found.codec().compresses(found.page(*page)), "page {page}");
+                    for within in 0..found.page_rows(*page) {
+                        let mut text = Vec::new();
+                        let (prelude, bytes) = (found.prelude(), found.page(*page));
+                        let rows = found.page_rows(*page);
+                        decoder
+                            .decode_bytes_value(
+                                found.codec(),
+                                prelude,
+                                bytes,
+                                rows,
+                                within,
+                                &mut text,
+                            )
+                            .unwrap();
+                        assert_eq!(text, texts[page * PAGE_ROWS + within].as_bytes());
+                    }
+                }
+                // The budget counts them as they lie in memory.
+                let kept: usize = pages.iter().map(|page| found.page(*page).len()).sum();
+                assert!(store.cached_bytes().0 - before >= kept as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_decompressed_is_left_to_its_decoder() {
+    let mut chunk = chunk_of(ElementType::Bytes, 3_000, 3, &[], 40);
+    chunk.codec.last_stage = LastStage::Zstd;
+    let mut builder = BlockBuilder::new(spec(3_000), 1);
+    builder.add_chunk(0, Role::Values, &chunk).unwrap();
+    let block = builder.finish((0, 1), vec![]).unwrap();
+    let (store, _sim) = stored(&block.bytes, 0);
+    let set_of = |numbers: &[usize]| {
+        load(
+            &store,
+            &at_start(&block),
+            &[((0, Role::Values), numbers.to_vec())],
+        )
+    };
+    for _ in 0..2 {
+        assert_eq!(set_of(&[0, 2]).pieces_loaded(), 3);
+    }
+}
+
 #[test]
 fn a_damaged_page_is_an_error_and_never_cached() {
     let block = mixed_block();
