@@ -1,7 +1,8 @@
 //! Commits whose callers do not wait for them: one thread stores them and calls back.
 //!
 //! Invariants: they are stored in the order in which they were handed in; each is answered once, also where the database is closed
-//! or a thread panics; what waits is bounded. Answers are given outside of every lock, one at a time. The thread is
+//! or a thread panics; what waits is bounded. Behind a commit that is refused none of the same producer is stored that was handed
+//! in before its answer. Answers are given outside of every lock, one at a time. The thread is
 //! started by the first of them, so that an opening pays for nothing.
 //!
 //! Rejected: whoever leads the commit queue gives the answers. A caller who waits for its own commit would wait for the code of
@@ -11,7 +12,8 @@ use crate::commit::{Commit, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::refusal;
 use crate::ids::CommitNo;
-use crate::limits::held_bytes;
+use crate::limits::memory_bytes;
+use crate::producers::RefusedProducers;
 use crate::queue::BATCH_LIMIT_BYTES;
 use crate::upkeep::Upkeep;
 use std::collections::VecDeque;
@@ -22,11 +24,10 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 
 /// Most bytes of commits that wait. Who hands in more is refused, for it would never learn that the disk is slower.
 const MOST_WAITING_BYTES: usize = 64 << 20;
-/// Counted for each commit that waits, beside the bytes of its rows, blocks, edits and masks.
-const COMMIT_BYTES: usize = 256;
-
 /// Most commits that are stored at once: commits of others wait for them, some 10 ms.
 const MOST_AT_ONCE: usize = 1024;
+/// Each list of masks counts as so many: it is put together with those of its block that there are.
+const COMMITS_PER_MASKS: usize = 16;
 
 type Answer = Box<dyn FnOnce(Result<CommitNo>) + Send>;
 
@@ -45,6 +46,8 @@ struct Shared {
 struct State {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
+    /// How many were ever handed in.
+    handed_in: u64,
     is_stopping: bool,
     /// The thread, once it runs.
     thread: Option<ThreadId>,
@@ -54,6 +57,8 @@ struct State {
 struct Waiting {
     commit: Commit,
     durability: Durability,
+    /// How many were handed in before it.
+    number: u64,
     bytes: usize,
     owed: Owed,
 }
@@ -108,13 +113,16 @@ impl Committer {
             Owed(Some(answer)).give(stored);
             return Ok(());
         }
-        let bytes = held_bytes(&commit) + COMMIT_BYTES;
+        let bytes = memory_bytes(&commit);
         let room = self.start().and_then(|()| self.shared.room_for(bytes));
         let mut state = room.inspect_err(|_| upkeep.abandon(&commit))?;
         state.waiting_bytes += bytes;
+        let number = state.handed_in;
+        state.handed_in += 1;
         state.waiting.push_back(Waiting {
             commit,
             durability,
+            number,
             bytes,
             owed: Owed(Some(answer)),
         });
@@ -177,18 +185,35 @@ impl Shared {
     fn run(&self) {
         self.state.lock().thread = Some(current_thread().id());
         let _refuses = RefuseAll(self);
+        let mut refused = RefusedProducers::default();
         while let Some(batch) = self.next_batch() {
-            let (commits, owed): (Vec<_>, Vec<_>) = batch
-                .into_iter()
-                .map(|waiting| ((waiting.commit, waiting.durability), waiting.owed))
-                .unzip();
-            let mut owed = owed.into_iter();
-            self.upkeep.commit_all(commits, &mut |result| {
-                if let Some(owed) = owed.next() {
-                    owed.give(result);
-                }
-            });
+            self.store(batch, &mut refused);
         }
+    }
+
+    fn store(&self, batch: Vec<Waiting>, refused: &mut RefusedProducers) {
+        if let Some(first) = batch.first() {
+            refused.forget_known(first.number);
+        }
+        let mut commits = Vec::with_capacity(batch.len());
+        let mut owed = VecDeque::with_capacity(batch.len());
+        for waiting in batch {
+            let producer = waiting.commit.producer;
+            let follows = refused.check(producer.as_ref(), waiting.number);
+            let follows = follows.inspect_err(|_| self.upkeep.abandon(&waiting.commit));
+            commits.push(follows.map(|()| (waiting.commit, waiting.durability)));
+            owed.push_back((producer, waiting.owed));
+        }
+        self.upkeep.commit_all(commits, &mut |result| {
+            let Some((producer, owed)) = owed.pop_front() else {
+                return;
+            };
+            if producer.is_some() {
+                let handed_in = self.state.lock().handed_in;
+                refused.note(producer.as_ref(), result.is_ok(), handed_in);
+            }
+            owed.give(result);
+        });
     }
 
     /// Takes the next batch out of the queue; `None` once the thread is to end.
@@ -200,12 +225,13 @@ impl Shared {
         if state.is_stopping {
             return None;
         }
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let (mut batch, mut bytes, mut count) = (Vec::new(), 0, 0);
         while let Some(next) = state.waiting.pop_front_if(|next| {
-            let is_one_more = bytes + next.bytes <= BATCH_LIMIT_BYTES && batch.len() < MOST_AT_ONCE;
+            let is_one_more = bytes + next.bytes <= BATCH_LIMIT_BYTES && count < MOST_AT_ONCE;
             batch.is_empty() || is_one_more
         }) {
             bytes += next.bytes;
+            count += 1 + COMMITS_PER_MASKS * next.commit.masks.len();
             batch.push(next);
         }
         state.waiting_bytes -= bytes;

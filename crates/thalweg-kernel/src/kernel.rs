@@ -142,6 +142,9 @@ impl Kernel {
     /// the database, which stores such commits in the order in which they were handed in, as many as wait together with one
     /// sync. That is for callers with more connections than threads.
     ///
+    /// Where a commit of a producer is refused, those of the same producer with later numbers are refused as well that were handed
+    /// in before its answer (`Conflict`): stored, they would make it look stored.
+    ///
     /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
     /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this
     /// returns.

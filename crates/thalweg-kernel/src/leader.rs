@@ -31,6 +31,7 @@ use crate::job::{Job, Wants};
 use crate::live::{LiveFile, PinPlace};
 use crate::log_writer::LogWriter;
 use crate::options::{Options, RowEncoder};
+use crate::producers::RefusedProducers;
 use crate::purpose::Purpose;
 use crate::root::RootFile;
 use crate::segment_supply::SegmentSupply;
@@ -259,9 +260,19 @@ impl Leader {
         settled: &mut usize,
     ) -> Outcome<()> {
         let mut sync = false;
+        // Nobody in this batch knows of the others what becomes of them.
+        let (mut refused, known) = (RefusedProducers::default(), u64::MAX);
         for (done, (job, durability)) in jobs.enumerate() {
             let outcome = match job {
-                Job::Commit(commit) => self.accept_within_room(commit, &mut sync, (done, settled)),
+                Job::Commit(commit) => {
+                    let producer = commit.producer;
+                    let outcome = match refused.check(producer.as_ref(), 0) {
+                        Ok(()) => self.accept_within_room(commit, &mut sync, (done, settled)),
+                        Err(error) => Err(Failure::Refused(error)),
+                    };
+                    refused.note(producer.as_ref(), outcome.is_ok(), known);
+                    outcome
+                }
                 Job::Move(moved) => {
                     let table = self.working.table(moved.edit.table).cloned();
                     let commit = moved.carried(table.as_ref().and_then(|table| table.masks()));

@@ -54,6 +54,20 @@ pub(crate) fn held_bytes(commit: &Commit) -> usize {
     commit.bytes() + edits + masks
 }
 
+/// About what a commit takes in memory.
+pub(crate) fn memory_bytes(commit: &Commit) -> usize {
+    let blocks = { commit.groups.iter() }.flat_map(|group| &group.blocks);
+    let blocks = blocks
+        .map(|block| size_of::<EncodedBlock>() + block.entry.columns.len() * MOST_SUMMARY_BYTES);
+    size_of::<Commit>()
+        + held_bytes(commit)
+        + size_of_val(&commit.rows[..])
+        + size_of_val(&commit.groups[..])
+        + size_of_val(&commit.edits[..])
+        + size_of_val(&commit.masks[..])
+        + blocks.sum::<usize>()
+}
+
 /// Refuses a commit that does not fit one frame.
 pub(crate) fn check_commit(commit: &Commit) -> Result<()> {
     let sections = commit.rows.len()

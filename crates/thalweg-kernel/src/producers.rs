@@ -8,7 +8,7 @@
 //! bound within the time.
 
 use crate::commit::Producer;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::ids::CommitNo;
 use std::collections::BTreeMap;
@@ -81,6 +81,56 @@ impl Producers {
             }
         }
         Ok(producers)
+    }
+}
+
+/// Producers of which a commit was refused, while commits that were handed in behind it wait. Stored, these would make the refused
+/// one look stored as well.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedProducers {
+    /// The sequence that was refused, and the number of the first commit that was handed in knowing it.
+    by_id: BTreeMap<[u8; 16], (u64, u64)>,
+}
+
+impl RefusedProducers {
+    /// # Errors
+    /// `Conflict` for the commit that was handed in as number `handed_in`, if one of its producer before it was refused.
+    pub(crate) fn check(&self, producer: Option<&Producer>, handed_in: u64) -> Result<()> {
+        let Some(producer) = producer.filter(|_| !self.by_id.is_empty()) else {
+            return Ok(());
+        };
+        match self.by_id.get(&producer.id) {
+            Some((refused, known)) if producer.sequence > *refused && handed_in < *known => {
+                let message = format!(
+                    "the commit with sequence {refused} of the same producer was refused, and this one was handed in behind \
+                     it: commit that one first, or hand this one in again"
+                );
+                Err(Error::new(ErrorKind::Conflict, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes what became of a commit; who hands in number `known` knows it.
+    pub(crate) fn note(&mut self, producer: Option<&Producer>, is_stored: bool, known: u64) {
+        let Some(producer) = producer else { return };
+        if !is_stored {
+            let refused = self
+                .by_id
+                .entry(producer.id)
+                .or_insert((producer.sequence, known));
+            *refused = (refused.0.min(producer.sequence), known);
+            return;
+        }
+        let refused = self.by_id.get(&producer.id);
+        if refused.is_some_and(|(sequence, _)| producer.sequence >= *sequence) {
+            self.by_id.remove(&producer.id);
+        }
+    }
+
+    /// Forgets what all know who handed in number `handed_in`, and those behind it.
+    pub(crate) fn forget_known(&mut self, handed_in: u64) {
+        self.by_id.retain(|_, (_, known)| handed_in < *known);
     }
 }
 

@@ -14,7 +14,7 @@ use thalweg_env::sim::{Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options,
-    Result, RowEncoder, TableId, TableSnapshot, TableState,
+    Producer, Result, RowEncoder, TableId, TableSnapshot, TableState,
 };
 use thalweg_sim::toy::{Row, Toy, rows_part};
 
@@ -123,6 +123,81 @@ fn they_are_stored_in_order_and_answered_once() {
         let again = Toy::open(&sim.env(), "/db", &options(false), 4).unwrap();
         assert_eq!(keys(&again, table), before);
         assert_eq!(before.len(), 4 * usize::try_from(EACH).unwrap());
+    }
+}
+
+/// Sequence 2 of a producer finds no room, or is of a definition that has gone; 3 and 4 were handed in behind it. Stored, they would
+/// make 2 look stored, and its rows would be lost when it is sent again.
+#[test]
+fn behind_a_refused_commit_of_a_producer_none_of_it_is_stored() {
+    for finds_no_room in [false, true] {
+        let sim = SimEnv::new(1);
+        let (toy, table) = open(&sim, true);
+        let of_producer = |id: u8, sequence: u64, count: i64| {
+            let key = 1_000 * i64::from(id) + 100 * sequence.cast_signed();
+            let rows: Vec<Row> = (key..key + count).map(|key| (key, key)).collect();
+            let producer = Producer {
+                id: [id; 16],
+                sequence,
+            };
+            Commit {
+                producer: Some(producer),
+                ..commit_of(table, &rows)
+            }
+        };
+        toy.kernel
+            .commit(of_producer(1, 1, 1), Durability::Disk)
+            .unwrap();
+        let mut refused = of_producer(1, 2, 90);
+        if finds_no_room {
+            // Too many bytes for what is left, not for a commit.
+            let payload = vec![0; 300 << 10];
+            refused.rows[0].payload = payload.into();
+            sim.set_quota(Some(sim.used_bytes() + (100 << 10)));
+        } else {
+            refused.rows[0].definition_version = 7;
+        }
+        let goes_on = hold(&toy, commit_of(table, &[(-1, -1)]));
+        let (sender, answers) = mpsc::channel();
+        let commits = [
+            (12, refused),
+            (13, of_producer(1, 3, 1)),
+            (21, of_producer(2, 1, 1)),
+            (11, of_producer(1, 1, 1)),
+            (14, of_producer(1, 4, 1)),
+        ];
+        for (name, commit) in commits {
+            let sender = sender.clone();
+            let answer = move |result: Result<CommitNo>| sender.send((name, result)).unwrap();
+            toy.kernel
+                .commit_later(commit, Durability::Disk, answer)
+                .unwrap();
+        }
+        drop(sender);
+        goes_on.wait();
+        let answers: Vec<_> = { answers.into_iter() }
+            .map(|(name, result)| (name, result.err().map(|error| error.kind())))
+            .collect();
+        let behind = Some(ErrorKind::Conflict);
+        assert!(answers[0].1.is_some(), "{answers:?}");
+        assert_eq!(
+            answers[1..],
+            [(13, behind), (21, None), (11, None), (14, behind)]
+        );
+        // Whoever knows may leave it out, or send it again.
+        sim.set_quota(None);
+        let sequences: &[u64] = if finds_no_room { &[2, 3] } else { &[3, 4] };
+        for sequence in sequences {
+            let commit = of_producer(1, *sequence, 1);
+            let (sender, answers) = mpsc::channel();
+            let answer = move |result: Result<CommitNo>| sender.send(result).unwrap();
+            toy.kernel
+                .commit_later(commit, Durability::Disk, answer)
+                .unwrap();
+            answers.recv().unwrap().unwrap();
+            assert!(keys(&toy, table).contains(&(1_000 + 100 * sequence.cast_signed())));
+        }
+        toy.kernel.close().unwrap();
     }
 }
 
