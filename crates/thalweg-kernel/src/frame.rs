@@ -319,6 +319,24 @@ fn is_unknown(entry: &[u8]) -> bool {
     SectionKind::from_u8(entry[0]).is_none() || entry[1..4] != [0; 3]
 }
 
+/// Whether the entries of a section table, or the first of them, may be those of a frame: sections lie one behind the other, without
+/// a gap but padding, and fill it.
+fn sections_fit(table: &[u8], section_count: usize, frame_bytes: u32) -> bool {
+    let align = FRAME_ALIGN as u64;
+    let (entries, _) = table.as_chunks::<SECTION_ENTRY_BYTES>();
+    let mut at = (FRAME_HEADER_BYTES + section_count * SECTION_ENTRY_BYTES) as u64;
+    for entry in entries {
+        let [.., o0, o1, o2, o3, b0, b1, b2, b3, _, _, _, _] = *entry;
+        if u64::from(u32::from_le_bytes([o0, o1, o2, o3])) != at {
+            return false;
+        }
+        let bytes = u64::from(u32::from_le_bytes([b0, b1, b2, b3]));
+        at = (at + bytes).next_multiple_of(align);
+    }
+    let is_whole = entries.len() == section_count;
+    at == u64::from(frame_bytes) || !is_whole && at < u64::from(frame_bytes)
+}
+
 impl FrameHead {
     /// Reads and verifies header and section table at the front of `bytes`.
     pub(crate) fn parse(bytes: &[u8], seal: u32) -> Result<Self, NotAFrame> {
@@ -340,6 +358,10 @@ impl FrameHead {
                 "more sections than the frame has room for",
             ));
         }
+        let table = &bytes[FRAME_HEADER_BYTES..head_bytes.min(bytes.len())];
+        if !sections_fit(table, section_count, header.frame_bytes) {
+            return Err(NotAFrame::Invalid("section table"));
+        }
         if bytes.len() < head_bytes {
             return Err(NotAFrame::Short(head_bytes));
         }
@@ -349,15 +371,13 @@ impl FrameHead {
         ) {
             return Err(NotAFrame::Invalid("header checksum"));
         }
-        let table = &bytes[FRAME_HEADER_BYTES..head_bytes];
         if header.has_unknown {
             return Err(NotAFrame::Newer("a frame with unknown flags"));
         }
         if table.chunks_exact(SECTION_ENTRY_BYTES).any(is_unknown) {
             return Err(NotAFrame::Newer("a section of an unknown kind"));
         }
-        let sections = Self::sections(table, head_bytes, header.frame_bytes)
-            .map_err(|_| NotAFrame::Invalid("section table"))?;
+        let sections = Self::sections(table).map_err(|_| NotAFrame::Invalid("section table"))?;
         Ok(Self {
             id: header.id,
             crc: header.crc,
@@ -366,30 +386,19 @@ impl FrameHead {
         })
     }
 
-    fn sections(table: &[u8], head_bytes: usize, frame_bytes: u32) -> Result<Vec<SectionEntry>> {
-        let what = "section table";
-        let mut wire = Fields::new(table, what);
-        let mut at = head_bytes;
+    fn sections(table: &[u8]) -> Result<Vec<SectionEntry>> {
+        let mut wire = Fields::new(table, "section table");
         let mut sections = Vec::with_capacity(table.len() / SECTION_ENTRY_BYTES);
         while sections.len() < table.len() / SECTION_ENTRY_BYTES {
             let kind = SectionKind::from_u8(wire.u8()?);
             let kind = kind.ok_or_else(|| wire.unknown("a section of an unknown kind"))?;
             wire.reserved(3)?;
-            let entry = SectionEntry {
+            sections.push(SectionEntry {
                 kind,
                 offset: wire.u32()?,
                 bytes: wire.u32()?,
                 crc: wire.u32()?,
-            };
-            // Sections lie one behind the other: no overlap, no gap but padding.
-            if entry.offset as usize != at {
-                return Err(Error::corruption(what, "sections do not follow each other"));
-            }
-            at = (at + entry.bytes as usize).next_multiple_of(FRAME_ALIGN);
-            sections.push(entry);
-        }
-        if at != frame_bytes as usize {
-            return Err(Error::corruption(what, "sections do not fill the frame"));
+            });
         }
         Ok(sections)
     }
@@ -571,6 +580,11 @@ mod tests {
         let parsed = FrameHead::parse(&bytes[..FRAME_HEADER_BYTES], seal).unwrap_err();
         let what = "more sections than the frame has room for";
         assert_eq!(parsed, NotAFrame::Invalid(what));
+        // Its first two sections tell that it is none: both begin at the same place.
+        let (mut bytes, seal) = frame();
+        bytes.copy_within(64 + 4..64 + 8, 64 + 16 + 4);
+        let parsed = FrameHead::parse(&bytes[..FRAME_HEADER_BYTES + 2 * 16], seal);
+        assert_eq!(parsed.unwrap_err(), NotAFrame::Invalid("section table"));
     }
 
     #[test]
