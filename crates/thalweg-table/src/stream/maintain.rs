@@ -20,7 +20,8 @@
 //!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
 //!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
 //! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is; any deleted row is
-//!   enough while the masks of all tables take more than half of the room that there is for them.
+//!   enough while the masks of all tables take more than half of the room that there is for them, but in what the same call has
+//!   written: rows that are deleted one by one meanwhile would have it written again and again.
 //! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
@@ -101,7 +102,7 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     let turns = engine.turns_of(table.id())?;
     let (mut turn, mut conflicts) = (turns.none(), 0);
     let mut size = StepSize::new(&table.view()?);
-    let mut steps_from_here = None;
+    let (mut steps_from_here, mut first_files) = (None, None);
     let Maintenance {
         has_garbage,
         raw_sizes,
@@ -115,7 +116,12 @@ fn put_in_order(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
         }
         check(go_on).map_err(|e| table.name_error(e))?;
         let view = table.view()?;
-        let step = Step::plan(&view, until, size, Sizes::new(&view, sizes), go_on);
+        let scope = Scope {
+            until,
+            size,
+            first_files: &mut first_files,
+        };
+        let step = Step::plan(&view, scope, Sizes::new(&view, sizes), go_on);
         let Some(step) = step.map_err(|e| table.name_error(e))? else {
             break;
         };
@@ -165,6 +171,15 @@ fn check(go_on: &dyn Fn() -> bool) -> Result<()> {
 fn interrupted() -> Error {
     let message = "it was interrupted: what is in order by now stays so";
     Error::new(ErrorKind::Query, message)
+}
+
+/// What a step may put in order.
+struct Scope<'a> {
+    /// The last commit when the call began.
+    until: CommitNo,
+    size: StepSize,
+    /// The files that had blocks then, once they were looked up.
+    first_files: &'a mut Option<HashSet<FileId>>,
 }
 
 /// What one commit changes.
@@ -225,12 +240,20 @@ impl Step {
     /// What to do next; `None` when everything up to the commit `until` is in order, or has to wait for open rows.
     fn plan(
         view: &TableView,
-        until: CommitNo,
-        size: StepSize,
+        scope: Scope<'_>,
         mut sizes: Sizes<'_>,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Self>> {
+        let Scope {
+            until,
+            size,
+            first_files,
+        } = scope;
         let list = BlockList::read(view)?;
+        let first_files = &*first_files.get_or_insert_with(|| {
+            let files = list.blocks.iter().map(|block| block.address.file);
+            files.collect()
+        });
         sizes.retain(&list.blocks);
         let is_old = |block: &&Entry| is_old(block, until);
         let old: Vec<&Entry> = list.blocks.iter().filter(is_old).collect();
@@ -269,7 +292,7 @@ impl Step {
             size,
         };
         step.packs = loop {
-            let packs = step.short_neighbours(view, &sizes)?;
+            let packs = step.short_neighbours(view, &sizes, first_files)?;
             if !step.measure(&packs, &mut sizes, go_on)? {
                 break packs;
             }
@@ -299,7 +322,12 @@ impl Step {
     }
 
     /// Runs of blocks in order that may be one block together, as many as one step takes.
-    fn short_neighbours(&self, view: &TableView, sizes: &Sizes<'_>) -> Result<Vec<Range<usize>>> {
+    fn short_neighbours(
+        &self,
+        view: &TableView,
+        sizes: &Sizes<'_>,
+        first_files: &HashSet<FileId>,
+    ) -> Result<Vec<Range<usize>>> {
         let open = open_parts(view);
         let runs = runs(&self.list.blocks);
         let blocks = self.list.blocks.iter().zip(&self.cuts);
@@ -320,17 +348,18 @@ impl Step {
         let kernel = view.engine().kernel();
         let has_masks = view.snapshot().masks().is_some();
         let has_many_masks = has_masks && kernel.mask_bytes()? > MANY_MASKS_BYTES;
-        let due = self.due_for_deleted_rows(view, &groups, has_many_masks);
+        let goes_for_any = |file| has_many_masks && first_files.contains(&file);
+        let due = self.due_for_deleted_rows(view, &groups, goes_for_any);
         Ok(self.within_budget([groups, due].concat()))
     }
 
-    /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted;
-    /// none that is written anew for these groups or for what is merged.
+    /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted, or
+    /// any in a file of which `goes_for_any` says so; none that is written anew for these groups or for what is merged.
     fn due_for_deleted_rows(
         &self,
         view: &TableView,
         groups: &[Range<usize>],
-        has_many_masks: bool,
+        goes_for_any: impl Fn(FileId) -> bool,
     ) -> Vec<Range<usize>> {
         let Some(masks) = view.snapshot().masks() else {
             return Vec::new();
@@ -359,7 +388,8 @@ impl Step {
                 None => (ItemName::of(block), block.rows),
             };
             let hidden = masks.of_item(&item).map_or(0, MaskList::rows);
-            let is_due = hidden > 0 && (has_many_masks || hidden.saturating_mul(DUE_PART) >= rows);
+            let is_due = hidden.saturating_mul(DUE_PART) >= rows;
+            let is_due = hidden > 0 && (is_due || goes_for_any(block.address.file));
             if is_due && (fragment.is_none() || rewritten.insert(block.address.file)) {
                 due.push(at..at + 1);
             }
