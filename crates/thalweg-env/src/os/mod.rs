@@ -335,13 +335,20 @@ impl OsFile {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn reserve(file: &fs::File, offset: u64, len_bytes: u64) -> io::Result<()> {
-    Ok(rustix::fs::fallocate(
-        file,
-        rustix::fs::FallocateFlags::empty(),
-        offset,
-        len_bytes,
-    )?)
+    let flags = rustix::fs::FallocateFlags::empty();
+    for _ in 0..MOST_INTERRUPTIONS {
+        match rustix::fs::fallocate(file, flags, offset, len_bytes) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+    // A timer that is quicker than the call would interrupt it for ever; writes get on.
+    Err(ErrorKind::Unsupported.into())
 }
+
+/// A signal interrupts the call in some file systems (tmpfs), which then have reserved nothing.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const MOST_INTERRUPTIONS: usize = 16;
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn reserve(_file: &fs::File, _offset: u64, _len_bytes: u64) -> io::Result<()> {
