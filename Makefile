@@ -19,7 +19,8 @@ VENV ?= .venv
 # - cargo names what it built from the registry by version, checksum, features, profile and compiler, so another
 #   Cargo.lock, profile or toolchain never finds it;
 # - crates of this workspace are built again when a source is newer than the result. scripts/cache touches every source
-#   when another checkout was here before, and .ci/run always, so there they are always built again.
+#   when another checkout was here before. In .ci/run scripts/sources touches every source whose content is not the one
+#   that the last run here has recorded, and all if anything was built since.
 # scripts/cache removes what another compiler has left. A folder that the user chose is left alone.
 ifndef CARGO_TARGET_DIR
 CARGO_TARGET_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thalweg/build
@@ -33,7 +34,8 @@ ENGINE := thalweg-env thalweg-codec thalweg-inbox thalweg-kernel thalweg-table t
 # list would select others and compile DataFusion again. `cargo xtask features` checks that tests agree.
 RELEASE := thalweg-planner thalweg-query thalweg thalweg-cli thalweg-python thalweg-bench
 
-ENGINE_FLAGS := --locked $(addprefix --package ,$(ENGINE))
+# With the crate that users depend on, without SQL.
+ENGINE_FLAGS := --locked --no-default-features $(addprefix --package ,$(ENGINE) thalweg)
 RELEASE_FLAGS := --locked --release $(addprefix --package ,$(RELEASE))
 # What was built, in this checkout.
 BIN := bin
@@ -92,7 +94,6 @@ lint: cache
 .PHONY: test-kernel
 test-kernel: cache
 	@$(STAGE) test-kernel cargo test $(ENGINE_FLAGS) --package xtask
-	@$(STAGE) test-processes cargo test --locked --package thalweg --no-default-features
 
 # The locks of the engine replaced by ones whose order of events a test can choose. Only files of tests named
 # `explored`: everything else of these crates expects the real ones.
