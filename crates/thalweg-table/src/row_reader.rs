@@ -14,15 +14,15 @@ use crate::table::TableView;
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use thalweg_kernel::index::{Address, Place};
-use thalweg_kernel::masks::{BlockMask, Positions};
+use thalweg_kernel::masks::{BlockMask, Positions, RunMarks};
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result};
 
-/// Most blocks that a reader remembers as found.
+/// Most blocks that a reader remembers as found, and marks of their masks.
 const MOST_FOUND: usize = 1 << 16;
 
 /// Where a row lies.
@@ -61,8 +61,9 @@ pub struct RowReader {
     blocks: ValueDecoder,
     /// The parts of the view that are in no block, each with its number in its commit, once one of them was asked for.
     open: Option<Vec<(u32, OpenRows)>>,
-    /// The blocks that were found in the index.
-    found: HashSet<(Place, Address)>,
+    /// The blocks that were found in the index, with marks of their masks.
+    found: HashMap<(Place, Address), RunMarks>,
+    found_marks: usize,
     /// Which row of the result is read at which time.
     order: Vec<u32>,
     positions: Vec<u32>,
@@ -97,7 +98,8 @@ impl RowReader {
             ids,
             blocks,
             open: None,
-            found: HashSet::new(),
+            found: HashMap::new(),
+            found_marks: 0,
             order: Vec::new(),
             positions: Vec::new(),
         })
@@ -186,21 +188,32 @@ impl RowReader {
     /// Refuses a block that the view does not have, and the positions that were asked for where one of them is a deleted row.
     fn check_kept(&mut self, place: Place, address: Address) -> Result<()> {
         let table = self.view.snapshot();
-        if !self.found.contains(&(place, address)) {
+        let hidden = table.hidden_at(&place);
+        if !self.found.contains_key(&(place, address)) {
             let block = table.tree.block_at(&place, &*self.store)?;
             if block.is_none_or(|block| block.address != address) {
                 let message = format!("{address}: the table has no such block there in this view");
                 return Err(invalid(message));
             }
-            if self.found.len() >= MOST_FOUND {
+            let marks = match hidden {
+                Some(BlockMask::Rows(hidden)) => hidden.marks(),
+                _ => RunMarks::default(),
+            };
+            if self.found.len() + self.found_marks >= MOST_FOUND {
                 self.found.clear();
+                self.found_marks = 0;
             }
-            self.found.insert((place, address));
+            self.found_marks += marks.count();
+            self.found.insert((place, address), marks);
         }
-        let row = match table.hidden_at(&place) {
+        let mut positions = self.positions.iter().copied();
+        let row = match hidden {
             None => None,
-            Some(BlockMask::Rows(hidden)) => first_in(hidden, self.positions.iter().copied()),
-            Some(BlockMask::Blocks { .. }) => self.positions.first().copied(),
+            Some(BlockMask::Rows(hidden)) => {
+                let marks = &self.found[&(place, address)];
+                positions.find(|row| hidden.contains_marked(*row, marks))
+            }
+            Some(BlockMask::Blocks { .. }) => positions.next(),
         };
         row.map_or(Ok(()), |row| Err(deleted(&address, row)))
     }

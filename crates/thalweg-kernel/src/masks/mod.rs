@@ -23,5 +23,5 @@ pub(crate) use covered::{CoveredPart, CoveredRows, Covering};
 pub use edit::{ItemMask, MaskEdit, PartMask};
 pub use list::{BlockMask, MaskList};
 pub(crate) use moved::MovedBlocks;
-pub use positions::Positions;
+pub use positions::{Positions, RunMarks};
 pub use state::{Masked, OpenMask, TableMasks};

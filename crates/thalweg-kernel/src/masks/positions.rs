@@ -30,6 +30,30 @@ enum Form {
     Bitmap,
 }
 
+/// Places in a list of runs from which reading can begin.
+#[derive(Clone, Debug, Default)]
+pub struct RunMarks(Box<[Mark]>);
+
+impl RunMarks {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Of the run before it.
+    end: u32,
+    /// Of the runs behind it.
+    rest_bytes: usize,
+    left: u64,
+}
+
+/// So many are read in some tenths of a microsecond.
+const RUNS_PER_MARK: u32 = 64;
+
 /// The positions of a list as ascending runs between which others lie.
 #[derive(Clone, Debug)]
 struct Runs<'a>(Walk<'a>);
@@ -109,6 +133,10 @@ impl Positions {
 
     /// Its runs, ascending.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.all_runs()
+    }
+
+    fn all_runs(&self) -> Runs<'_> {
         let mut reader = Reader::new(&self.bytes);
         // It was counted when the list was made.
         let count = reader.varint_u64().unwrap_or(0);
@@ -132,9 +160,64 @@ impl Positions {
     /// Whether a position is hidden.
     #[must_use]
     pub fn contains(&self, position: u32) -> bool {
-        let mut runs = self.runs();
+        self.contains_marked(position, &RunMarks::default())
+    }
+
+    /// The same with the marks of this list: without them all runs before the position are read.
+    #[must_use]
+    pub fn contains_marked(&self, position: u32, marks: &RunMarks) -> bool {
+        if position >= self.end {
+            return false;
+        }
+        if self.form == Form::Bitmap {
+            let bits = &self.bytes[self.bytes.len() - self.end.div_ceil(8) as usize..];
+            return bits[position as usize / 8] >> (position % 8) & 1 == 1;
+        }
+        let before = marks.0.partition_point(|mark| mark.end <= position);
+        let mut runs = self.runs_behind(before.checked_sub(1).map(|at| marks.0[at]));
         runs.find(|run| run.end > position)
             .is_some_and(|run| run.start <= position)
+    }
+
+    /// Marks for this list, where it is long: one for each 64 runs.
+    #[must_use]
+    pub fn marks(&self) -> RunMarks {
+        if self.form == Form::Bitmap {
+            return RunMarks::default();
+        }
+        let mut marks = Vec::new();
+        let mut runs = self.runs_behind(None);
+        let mut number = 0;
+        while let Some(run) = runs.next() {
+            number += 1;
+            if let Walk::Runs { rest, left, .. } = &runs.0
+                && number % RUNS_PER_MARK == 0
+            {
+                marks.push(Mark {
+                    end: run.end,
+                    rest_bytes: rest.left_bytes(),
+                    left: *left,
+                });
+            }
+        }
+        RunMarks(marks.into())
+    }
+
+    /// The runs behind a mark.
+    fn runs_behind(&self, mark: Option<Mark>) -> Runs<'_> {
+        match mark {
+            None => self.all_runs(),
+            Some(Mark {
+                end,
+                rest_bytes,
+                left,
+            }) => Runs(Walk::Runs {
+                rest: Reader::new(&self.bytes[self.bytes.len() - rest_bytes..]),
+                left,
+                end,
+                is_first: false,
+            }),
+        }
     }
 
     /// All positions of both lists; `None` where one position is in both.

@@ -302,6 +302,37 @@ fn lists() -> impl Strategy<Value = MaskList> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn marks_find_what_a_set_has(gaps in vec(prop_oneof![9 => 0_u32..9, 1 => 0_u32..900], 1..1_500), longest in 1_u32..40) {
+        let mut next = 0;
+        let mut set = BTreeSet::new();
+        for (at, gap) in (0_u32..).zip(gaps) {
+            let start = next + gap + 1;
+            next = start + 1 + at % longest;
+            set.extend(start..next);
+        }
+        let list = Positions::of_rows(set.iter().copied());
+        let marks = list.marks();
+        prop_assert!(marks.count() <= list.runs().count() / 64);
+        for at in 0..next + 70 {
+            prop_assert_eq!(list.contains_marked(at, &marks), set.contains(&at));
+        }
+        for at in (0..next + 70).step_by(7) {
+            prop_assert_eq!(list.contains(at), set.contains(&at));
+        }
+    }
+}
+
+/// Of runs that are far apart.
+#[test]
+fn long_lists_of_runs_have_marks() {
+    let list = Positions::of_rows((0..1_000).map(|row| row * 1_000));
+    assert_eq!(list.marks().count(), 1_000 / 64);
+}
+
+proptest! {
     #[test]
     fn positions_agree_with_a_set(set in btree_set(prop_oneof![0_u32..200, 0_u32..(1 << 24)], 1..60), other in btree_set(0_u32..200, 1..40)) {
         let (a, b) = (Positions::of_rows(set.iter().copied()), Positions::of_rows(other.iter().copied()));
