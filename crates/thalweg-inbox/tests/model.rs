@@ -5,20 +5,22 @@
 mod common;
 
 use common::scenarios::scenarios;
+use common::two_at_once;
+use thalweg_env::sync::Mutex;
 
 #[test]
 fn nothing_is_lost_doubled_or_shown_too_early_in_any_order() {
     let only = std::env::var("ONLY").unwrap_or_default();
-    let mut bad = Vec::new();
-    for scenario in scenarios() {
-        if !scenario.name.contains(&only) {
-            continue;
-        }
+    let scenarios = { scenarios().into_iter() }.filter(|scenario| scenario.name.contains(&only));
+    let scenarios: Vec<_> = scenarios.collect();
+    let bad = Mutex::new(Vec::new());
+    two_at_once(&scenarios, |scenario| {
         let found = scenario.run(true);
         if let Some(first) = found.violations.first() {
-            bad.push(format!("{}: {first}", scenario.name));
+            bad.lock().push(format!("{}: {first}", scenario.name));
         }
-    }
+    });
+    let bad = bad.into_inner();
     if !bad.is_empty() {
         panic!("{}", bad.join("\n"));
     }

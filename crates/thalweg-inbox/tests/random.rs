@@ -7,8 +7,10 @@ use common::check::recover;
 use common::machine;
 use common::oracle::History;
 use common::script::{Cells, Op, Script, limits};
+use common::two_at_once;
 use common::world::World;
 use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sync::Mutex;
 use thalweg_inbox::Limits;
 
 const TABLES: u32 = 3;
@@ -160,14 +162,17 @@ fn random_processes_lose_double_and_reveal_nothing() {
         given.and_then(|text| text.parse().ok()).unwrap_or(usual)
     };
     let (seed, runs) = (number("SEED", 1), number("RUNS", 150));
-    let mut ops = 0;
-    let mut bad = Vec::new();
-    for seed in seed..seed + runs {
-        match run(seed) {
-            Ok(count) => ops += count,
+    let found = Mutex::new((0, Vec::new()));
+    let seeds: Vec<u64> = (seed..seed + runs).collect();
+    two_at_once(&seeds, |seed| {
+        let ran = run(*seed);
+        let (ops, bad) = &mut *found.lock();
+        match ran {
+            Ok(count) => *ops += count,
             Err(violation) => bad.push(violation),
         }
-    }
+    });
+    let (ops, bad) = found.into_inner();
     eprintln!("{runs} runs, {ops} ops, {} violations", bad.len());
     if let Some(first) = bad.first() {
         panic!("{} violations, the first: {first}", bad.len());

@@ -16,7 +16,9 @@ use common::oracle::{History, sequential};
 use common::plain::{FOLDER, ID};
 use common::scenarios::{Scenario, TABLES, scenarios};
 use common::script::{Op, Outcome, Script, commit, limits};
+use common::two_at_once;
 use thalweg_env::sim::{CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv};
+use thalweg_env::sync::Mutex;
 use thalweg_inbox::format::{FIRST_FRAME, LogCommit};
 use thalweg_inbox::{Limits, Rule, break_rule};
 
@@ -236,22 +238,20 @@ fn without(rule: Rule) -> Option<String> {
 #[test]
 fn every_rule_is_missed_when_it_is_broken() {
     let only = std::env::var("ONLY").unwrap_or_default();
-    let mut silent = Vec::new();
-    for rule in Rule::ALL {
-        if !format!("{rule:?}").contains(&only) {
-            continue;
-        }
+    let rules = { Rule::ALL.iter().copied() }.filter(|rule| format!("{rule:?}").contains(&only));
+    let rules: Vec<Rule> = rules.collect();
+    let silent = Mutex::new(Vec::new());
+    // Panics are violations here, and expected: they need not be printed.
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    two_at_once(&rules, |rule| {
         if let Nothing(reason) = notices(*rule) {
             eprintln!("without {rule:?}: nothing, {reason}");
-            continue;
+            return;
         }
-        // Panics are violations here, and expected: they need not be printed.
-        let hook = take_hook();
-        set_hook(Box::new(|_| {}));
         break_rule(Some(*rule));
         let found = without(*rule);
         break_rule(None);
-        set_hook(hook);
         match found {
             Some(text) => eprintln!(
                 "without {rule:?}: {}",
@@ -259,10 +259,12 @@ fn every_rule_is_missed_when_it_is_broken() {
             ),
             None => {
                 eprintln!("without {rule:?}: NOTHING");
-                silent.push(*rule);
+                silent.lock().push(*rule);
             }
         }
-    }
+    });
+    set_hook(hook);
+    let silent = silent.into_inner();
     if !silent.is_empty() {
         panic!("nothing misses {silent:?}");
     }

@@ -17,7 +17,22 @@ pub mod script;
 pub mod step;
 pub mod world;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_env::sim::SimEnv;
+
+/// Does the work of all items, two at a time: as many cores as the smallest machines have, while the processes of one model take turns.
+pub fn two_at_once<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
+}
 
 /// A machine with a database of some arrays, everything on disk.
 pub fn machine(seed: u64, tables: u32) -> SimEnv {
