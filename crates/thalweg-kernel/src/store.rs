@@ -5,7 +5,8 @@
 //!   Whatever is in use stays alive through its reference count, evicted or not.
 //! - Only verified things are cached. They are keyed by place, and compared with the address that asks for them: a
 //!   place of another age is damage, not a hit.
-//! - A cached data page has memory of its own, exactly as much as its bytes: it keeps no larger read alive.
+//! - A cached data page has memory of its own, exactly as much as its bytes: it keeps no larger read alive. It lies
+//!   there decompressed.
 //! - Files are immutable up to their committed length, and ids are never used twice, so that nothing here is ever stale.
 //! - A file that an address names and that is missing is damage and an error that names the file; in a reading process it
 //!   may also have been removed because its snapshot is too old.
@@ -83,7 +84,7 @@ enum Cached {
     Page(Arc<Page>),
     /// With the address it was verified against.
     Head(Address, Arc<BlockHead>),
-    /// A page of a chunk as it lies in a block, or what comes before its pages, with the address of the block.
+    /// A page of a chunk, decompressed, or what comes before its pages, with the address of the block.
     Data(Address, Bytes),
 }
 
