@@ -139,8 +139,8 @@ impl Kernel {
     }
 
     /// Stores a commit like [`Self::commit`] and returns at once: `answer` gets what that would have returned, on a thread of
-    /// the database, which stores such commits in the order in which they were handed in, as many as wait together with one
-    /// sync. That is for callers with more connections than threads.
+    /// the database, which stores such commits in the order in which they were handed in, up to 1,024 that wait and 4 MiB of them
+    /// with one sync. That is for callers with more connections than threads.
     ///
     /// Where a commit of a producer is refused, those of the same producer with later numbers are refused as well that were handed
     /// in before its answer (`Conflict`): stored, they would make it look stored.

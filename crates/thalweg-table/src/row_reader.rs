@@ -7,6 +7,7 @@
 
 use crate::column::ValueDecoder;
 use crate::definition::TableDefinition;
+use crate::deleted_rows::Block;
 use crate::error::{damaged, invalid};
 use crate::reader::column_id;
 use crate::rows::RowsDecoder;
@@ -191,12 +192,16 @@ impl RowReader {
         let hidden = table.hidden_at(&place);
         if !self.found.contains_key(&(place, address)) {
             let block = table.tree.block_at(&place, &*self.store)?;
-            if block.is_none_or(|block| block.address != address) {
+            let Some(block) = block.filter(|block| block.address == address) else {
                 let message = format!("{address}: the table has no such block there in this view");
                 return Err(invalid(message));
-            }
+            };
             let marks = match hidden {
-                Some(BlockMask::Rows(hidden)) => hidden.marks(),
+                Some(BlockMask::Rows(hidden)) => {
+                    // Rows that the block does not have are damage.
+                    Block::found(table, block, Some(place)).hidden(table)?;
+                    hidden.marks()
+                }
                 _ => RunMarks::default(),
             };
             if self.found.len() + self.found_marks >= MOST_FOUND {

@@ -7,13 +7,13 @@ use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
-use thalweg_kernel::index::Step;
-use thalweg_kernel::masks::BlockMask;
-use thalweg_kernel::{CommitNo, ErrorKind};
+use thalweg_kernel::index::{ItemName, Step};
+use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, Positions};
+use thalweg_kernel::{Commit, CommitNo, Durability, ErrorKind};
 use thalweg_table::{
     AppendLimits, BlockRegion, CreateOptions, Engine, EngineOptions, KeyRange, RowAddress,
     RowPlace, Strided, Table, TableView, decode_block, decode_rows,
@@ -197,6 +197,61 @@ fn rows_of_another_view_are_not_found() {
         last = view;
     }
     assert_eq!(last.row_count(), 0);
+}
+
+/// A mask that hides a row which its block does not have is damage, whichever of its rows is asked for.
+#[test]
+fn a_mask_beyond_its_block_is_damage() {
+    let engine = engine(&SimEnv::new(1));
+    let table = table(&engine);
+    table.maintain().unwrap();
+    let view = table.view().unwrap();
+    let snapshot = view.snapshot();
+    let store = Arc::clone(engine.kernel().store());
+    let mut walk = snapshot.tree.walk(None, store);
+    let (mut items, mut found) = (HashMap::new(), None);
+    while let Some(block) = walk
+        .next_at(|entry, place| {
+            if let Some(place) = place.filter(|place| place.item == ItemName::of(entry)) {
+                items.insert(place.item, entry.rows);
+            }
+            Step::Descend
+        })
+        .unwrap()
+    {
+        found = walk.place().map(|place| (place, block));
+    }
+    let (place, block) = found.unwrap();
+    let beyond = Positions::of_rows([u32::try_from(block.rows).unwrap() + 5]);
+    let masks = [(u32::try_from(place.rank).unwrap(), BlockMask::Rows(beyond))];
+    let masks = MaskList::of(masks).unwrap();
+    let edit = MaskEdit {
+        table: snapshot.id,
+        items: vec![ItemMask {
+            name: place.item,
+            rows: items[&place.item],
+            newly: masks.rows(),
+            masks,
+        }],
+        parts: Vec::new(),
+    };
+    let commit = Commit {
+        masks: vec![edit],
+        ..Commit::default()
+    };
+    engine.kernel().commit(commit, Durability::Disk).unwrap();
+    let address = RowAddress {
+        place: RowPlace::Block {
+            place,
+            address: block.address,
+        },
+        row: 0,
+    };
+    let mut reader = table.view().unwrap().row_reader(None).unwrap();
+    for _ in 0..2 {
+        let error = reader.read(&[address]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
 }
 
 /// The addresses of the rows that are not deleted.
