@@ -8,7 +8,7 @@ use crate::catalog::Resolver;
 use crate::dialect::operators::Operators;
 use crate::error::{query, to_datafusion};
 use crate::functions::{
-    bucket_origin, coalesced, described, floats, fractions, guarded, list_sum, mode, octets,
+    bucket_origin, coalesced, described, epoch, floats, fractions, guarded, list_sum, mode, octets,
     ordered_values, quantile, signed, simplified, time_patterns, time_zones, total, try_times,
 };
 use crate::meaning::correlated::nesting;
@@ -244,7 +244,7 @@ fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
 
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let functions = list_sum::exact(SessionStateDefaults::default_scalar_functions());
-    let functions = octets::of_blobs(coalesced::of_times(functions));
+    let functions = epoch::nearest(octets::of_blobs(coalesced::of_times(functions)));
     let functions = signed::counts(simplified::with_same_answers(functions));
     let mut functions = guarded::guarded(functions);
     functions.extend(time_zones::functions());

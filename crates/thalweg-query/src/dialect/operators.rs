@@ -3,13 +3,13 @@
 //! Invariant: types are asked for only where an operator could be one of these: of a long chain of operators that takes time.
 
 use crate::error::{query, to_datafusion};
+use crate::functions::epoch;
 use crate::functions::guarded::with_guard;
 use crate::functions::scaled::scaled;
 use crate::functions::signed;
 use crate::meaning::dates::sum_of_time;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
-use datafusion::functions::datetime::date_part;
 use datafusion::functions::unicode::expr_fn::substring;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{
@@ -25,7 +25,9 @@ pub(crate) struct Operators;
 impl ExprPlanner for Operators {
     // DataFusion's own would call `date_part` without its guard.
     fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        Ok(PlannerResult::Planned(with_guard(date_part()).call(args)))
+        Ok(PlannerResult::Planned(
+            with_guard(epoch::date_part()).call(args),
+        ))
     }
 
     fn plan_field_access(

@@ -8,6 +8,7 @@ pub(crate) mod coalesced;
 pub(crate) mod coarser_times;
 pub(crate) mod day_intervals;
 pub(crate) mod described;
+pub(crate) mod epoch;
 mod extreme;
 pub(crate) mod floats;
 pub(crate) mod fractions;
