@@ -202,7 +202,8 @@ fn encode_texts(
         }
         if write_packed(&mut form, &texts, &rows, page, packed) {
             writer.stage(packed_rule(settings), packed, page_data.len(), compressor);
-            writer.push(packed, &[], compressor, out)?;
+            let raw_bytes = page_data.len() as u64;
+            writer.push_packed([packed, &[]], raw_bytes, compressor, out)?;
             continue;
         }
         failures += usize::from(!matches!(form, TextForm::Plain));

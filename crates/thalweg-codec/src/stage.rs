@@ -128,9 +128,15 @@ impl Compressor {
         crate::memory::trim(&mut self.buffer, limit_bytes);
     }
 
-    /// Appends the smallest staged form of pages that mean the same. Says whether it is
-    /// compressed.
-    fn append(&mut self, stage: LastStage, pages: [&[u8]; 2], out: &mut Vec<u8>) -> bool {
+    /// Appends the smallest staged form of pages that mean the same, of those that may stand for
+    /// `raw_bytes`. Says whether it is compressed.
+    fn append(
+        &mut self,
+        stage: LastStage,
+        pages: [&[u8]; 2],
+        raw_bytes: u64,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let start = out.len();
         let [page, plain] = pages;
         let mut smallest_bytes = page.len();
@@ -145,7 +151,8 @@ impl Compressor {
                 continue;
             };
             let staged_bytes = bytes.len() + HEADER_BYTES;
-            if staged_bytes + smallest_bytes / 16 < smallest_bytes {
+            let is_smaller = staged_bytes + smallest_bytes / 16 < smallest_bytes;
+            if is_smaller && expands_to(staged_bytes, raw_bytes) {
                 smallest_bytes = staged_bytes;
                 compressed = true;
                 out.truncate(start);
@@ -258,11 +265,24 @@ impl PageWriter {
         compressor: &mut Compressor,
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
+        self.push_packed([page, plain], 0, compressor, out)
+    }
+
+    /// The same of forms that were packed already, and stand for `raw_bytes`: compressed as well,
+    /// they must not expand too far in both steps together.
+    pub(crate) fn push_packed(
+        &mut self,
+        pages: [&[u8]; 2],
+        raw_bytes: u64,
+        compressor: &mut Compressor,
+        out: &mut EncodedChunk,
+    ) -> Result<(), EncodeError> {
+        let [page, _] = pages;
         match self.stage {
             None | Some(LastStage::None) => out.bytes.extend_from_slice(page),
             Some(stage) => {
                 self.compressed_pages +=
-                    usize::from(compressor.append(stage, [page, plain], &mut out.bytes))
+                    usize::from(compressor.append(stage, pages, raw_bytes, &mut out.bytes));
             }
         }
         out.end_page()

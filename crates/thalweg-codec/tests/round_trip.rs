@@ -291,6 +291,35 @@ fn check_bytes_paged(
     chunk
 }
 
+/// Hexadecimal digits that an alphabet packs and LZ4 makes a hundredth of: more than 8 MiB a page, which both steps together must
+/// not claim of so few bytes. A first page that is plain has LZ4 tried on all.
+#[test]
+fn long_texts_of_few_letters_expand_no_further_than_is_read() {
+    let mut random = Random(77);
+    for length in [6_000, 9_000, 14_000] {
+        let digits: Vec<u8> = (0..length)
+            .map(|at| match at % 40 {
+                0..26 => b"0123456789abcdef"[random.below(16) as usize],
+                _ => b'0',
+            })
+            .collect();
+        let texts: Vec<Vec<u8>> = (0..2_048)
+            .map(|row| {
+                let mut text = digits.clone();
+                if row == 7 {
+                    text[5_000] = b'-';
+                }
+                text.extend_from_slice(format!("{row:08x}").as_bytes());
+                text
+            })
+            .collect();
+        for level in [Level::Fast, Level::Dense] {
+            let what = format!("{length} digits, {level:?}");
+            check_bytes(&texts, &mut Encoder::new(level), &what);
+        }
+    }
+}
+
 #[test]
 fn every_form_of_bytes() {
     let mut random = Random(5);
