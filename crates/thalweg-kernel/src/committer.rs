@@ -1,8 +1,8 @@
 //! Commits whose callers do not wait for them: one thread stores them and calls back.
 //!
 //! Invariants: they are stored in the order in which they were handed in; each is answered once, also where the database is closed
-//! or a thread panics; what waits is bounded. Behind a commit that is refused none of the same producer is stored that was handed
-//! in before its answer. Answers are given outside of every lock, one at a time. The thread is
+//! or a thread panics; what waits is bounded. Behind a commit that is refused none of the same producer is stored
+//! ([`crate::producers::RefusedProducers`]). Answers are given outside of every lock, one at a time. The thread is
 //! started by the first of them, so that an opening pays for nothing.
 //!
 //! Rejected: whoever leads the commit queue gives the answers. A caller who waits for its own commit would wait for the code of
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failure::refusal;
 use crate::ids::CommitNo;
 use crate::limits::memory_bytes;
-use crate::producers::RefusedProducers;
+use crate::masks::MaskEdit;
 use crate::queue::BATCH_LIMIT_BYTES;
 use crate::upkeep::Upkeep;
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 const MOST_WAITING_BYTES: usize = 64 << 20;
 /// Most commits that are stored at once: commits of others wait for them, some 10 ms.
 const MOST_AT_ONCE: usize = 1024;
-/// Each list of masks counts as so many: it is put together with those of its block that there are.
-const COMMITS_PER_MASKS: usize = 16;
+/// So many bytes of masks count as a commit: each mask is put together with those of its block that there are.
+const MASK_BYTES_OF_COMMIT: usize = 4;
 
 type Answer = Box<dyn FnOnce(Result<CommitNo>) + Send>;
 
@@ -46,8 +46,6 @@ struct Shared {
 struct State {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// How many were ever handed in.
-    handed_in: u64,
     is_stopping: bool,
     /// The thread, once it runs.
     thread: Option<ThreadId>,
@@ -57,8 +55,6 @@ struct State {
 struct Waiting {
     commit: Commit,
     durability: Durability,
-    /// How many were handed in before it.
-    number: u64,
     bytes: usize,
     owed: Owed,
 }
@@ -117,12 +113,9 @@ impl Committer {
         let room = self.start().and_then(|()| self.shared.room_for(bytes));
         let mut state = room.inspect_err(|_| upkeep.abandon(&commit))?;
         state.waiting_bytes += bytes;
-        let number = state.handed_in;
-        state.handed_in += 1;
         state.waiting.push_back(Waiting {
             commit,
             durability,
-            number,
             bytes,
             owed: Owed(Some(answer)),
         });
@@ -185,35 +178,18 @@ impl Shared {
     fn run(&self) {
         self.state.lock().thread = Some(current_thread().id());
         let _refuses = RefuseAll(self);
-        let mut refused = RefusedProducers::default();
         while let Some(batch) = self.next_batch() {
-            self.store(batch, &mut refused);
+            let (commits, owed): (Vec<_>, Vec<_>) = batch
+                .into_iter()
+                .map(|waiting| ((waiting.commit, waiting.durability), waiting.owed))
+                .unzip();
+            let mut owed = owed.into_iter();
+            self.upkeep.commit_all(commits, &mut |result| {
+                if let Some(owed) = owed.next() {
+                    owed.give(result);
+                }
+            });
         }
-    }
-
-    fn store(&self, batch: Vec<Waiting>, refused: &mut RefusedProducers) {
-        if let Some(first) = batch.first() {
-            refused.forget_known(first.number);
-        }
-        let mut commits = Vec::with_capacity(batch.len());
-        let mut owed = VecDeque::with_capacity(batch.len());
-        for waiting in batch {
-            let producer = waiting.commit.producer;
-            let follows = refused.check(producer.as_ref(), waiting.number);
-            let follows = follows.inspect_err(|_| self.upkeep.abandon(&waiting.commit));
-            commits.push(follows.map(|()| (waiting.commit, waiting.durability)));
-            owed.push_back((producer, waiting.owed));
-        }
-        self.upkeep.commit_all(commits, &mut |result| {
-            let Some((producer, owed)) = owed.pop_front() else {
-                return;
-            };
-            if producer.is_some() {
-                let handed_in = self.state.lock().handed_in;
-                refused.note(producer.as_ref(), result.is_ok(), handed_in);
-            }
-            owed.give(result);
-        });
     }
 
     /// Takes the next batch out of the queue; `None` once the thread is to end.
@@ -231,7 +207,8 @@ impl Shared {
             batch.is_empty() || is_one_more
         }) {
             bytes += next.bytes;
-            count += 1 + COMMITS_PER_MASKS * next.commit.masks.len();
+            let mask_bytes: usize = next.commit.masks.iter().map(MaskEdit::len_bytes).sum();
+            count += 1 + mask_bytes / MASK_BYTES_OF_COMMIT;
             batch.push(next);
         }
         state.waiting_bytes -= bytes;

@@ -1,6 +1,6 @@
 //! What the leader is asked to do.
 
-use crate::commit::{Commit, Edit};
+use crate::commit::{Commit, Edit, Producer};
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
 use crate::limits::{MOST_CARRIED_BYTES, held_bytes};
@@ -11,6 +11,8 @@ use crate::orders::ReplaceEdit;
 #[derive(Debug)]
 pub(crate) enum Job {
     Commit(Commit),
+    /// One whose caller does not wait, and may hand in others before it knows what became of it.
+    CommitLater(Commit),
     /// Blocks of rows that were copied come in the place of the old ones, with the masks that these have then.
     Move(Box<MoveJob>),
     /// Blocks of open rows come in their place, with the masks that these have then.
@@ -116,16 +118,24 @@ pub(crate) struct Wants {
 impl Job {
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Commit(commit) => held_bytes(commit),
+            Self::Commit(commit) | Self::CommitLater(commit) => held_bytes(commit),
             Self::Cover(cover) => held_bytes(&cover.commit),
             Self::Move(_) | Self::Flush | Self::Checkpoint { .. } | Self::CheckpointToFree => 0,
+        }
+    }
+
+    /// The producer of a commit whose caller does not wait.
+    pub(crate) fn later_producer(&self) -> Option<Producer> {
+        match self {
+            Self::CommitLater(commit) => commit.producer,
+            _ => None,
         }
     }
 
     /// Drops tables and does nothing else, or comes before files are removed.
     pub(crate) fn frees_space(&self) -> bool {
         match self {
-            Self::Commit(commit) => commit.drops_tables(),
+            Self::Commit(commit) | Self::CommitLater(commit) => commit.drops_tables(),
             Self::Move(_) | Self::Cover(_) => false,
             Self::CheckpointToFree => true,
             Self::Flush | Self::Checkpoint { .. } => false,

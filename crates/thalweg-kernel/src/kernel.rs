@@ -142,8 +142,9 @@ impl Kernel {
     /// the database, which stores such commits in the order in which they were handed in, up to 1,024 that wait and 4 MiB of them
     /// with one sync. That is for callers with more connections than threads.
     ///
-    /// Where a commit of a producer is refused, those of the same producer with later numbers are refused as well that were handed
-    /// in before its answer (`Conflict`): stored, they would make it look stored.
+    /// Where a commit of a producer is refused, none with a higher number of the same producer is stored before it was, or an empty
+    /// commit with its number (`Conflict`): others may be on their way by then, and stored they would make it look stored. What the same producer
+    /// commits by [`Self::commit`] meanwhile has no order with these.
     ///
     /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
     /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this

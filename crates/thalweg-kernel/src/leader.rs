@@ -17,7 +17,7 @@ mod room;
 
 use crate::announcer::Announcer;
 use crate::change::Change;
-use crate::commit::{Commit, Durability};
+use crate::commit::{Commit, Durability, Producer};
 use crate::dropped::Dropped;
 use crate::due::Due;
 use crate::error::{Error, ErrorKind, Result};
@@ -93,6 +93,7 @@ pub(crate) struct Leader {
     changes: Vec<Change>,
     ended: Ended,
     full_disk: FullDisk,
+    refused: RefusedProducers,
     /// What was synced of an epoch before a recovery in this handle.
     known_synced: (Epoch, LogPosition),
     dropped: Dropped,
@@ -141,6 +142,7 @@ impl Leader {
             changes: Vec::new(),
             ended: Ended::No,
             full_disk: FullDisk::default(),
+            refused: RefusedProducers::default(),
             known_synced: (Epoch::default(), LogPosition::default()),
             dropped: Dropped::default(),
             may_start_threads: options.background,
@@ -219,11 +221,17 @@ impl Leader {
         self.announcer.begin_batch(wants.sync);
         // A panic leaves it so.
         self.ended = Ended::ForGood;
-        let mut settled = 0;
-        let Err(failure) = self.run_jobs(jobs, answer, &mut settled) else {
+        let (mut jobs, mut settled, mut unknown) = (jobs, 0, Vec::new());
+        let ran = self.run_jobs(&mut jobs, answer, (&mut settled, &mut unknown));
+        let Err(failure) = ran else {
             self.ended = Ended::No;
             return Ok(());
         };
+        let unknown = { unknown.into_iter() }.filter(|(done, _)| *done >= settled);
+        let left = jobs.filter_map(|(job, _)| job.later_producer());
+        for producer in unknown.map(|(_, producer)| producer).chain(left) {
+            self.refused.note(&producer);
+        }
         let failure = match failure {
             Failure::Fatal(error) => {
                 let until = "the database is opened anew";
@@ -255,22 +263,20 @@ impl Leader {
 
     fn run_jobs(
         &mut self,
-        jobs: impl Iterator<Item = (Job, Durability)>,
+        jobs: &mut impl Iterator<Item = (Job, Durability)>,
         answer: &mut impl FnMut(Result<CommitNo>),
-        settled: &mut usize,
+        (settled, unknown): (&mut usize, &mut Vec<(usize, Producer)>),
     ) -> Outcome<()> {
         let mut sync = false;
-        // Nobody in this batch knows of the others what becomes of them.
-        let (mut refused, known) = (RefusedProducers::default(), u64::MAX);
         for (done, (job, durability)) in jobs.enumerate() {
+            let later = job.later_producer();
+            unknown.extend(later.map(|producer| (done, producer)));
             let outcome = match job {
-                Job::Commit(commit) => {
-                    let producer = commit.producer;
-                    let outcome = match refused.check(producer.as_ref(), 0) {
-                        Ok(()) => self.accept_within_room(commit, &mut sync, (done, settled)),
-                        Err(error) => Err(Failure::Refused(error)),
-                    };
-                    refused.note(producer.as_ref(), outcome.is_ok(), known);
+                Job::Commit(commit) | Job::CommitLater(commit) => {
+                    let outcome = self.accept_in_turn(commit, &mut sync, (done, settled));
+                    if let (Some(producer), Err(Failure::Refused(_))) = (&later, &outcome) {
+                        self.refused.note(producer);
+                    }
                     outcome
                 }
                 Job::Move(moved) => {
@@ -310,6 +316,31 @@ impl Leader {
             });
         }
         self.settle(sync).map_err(fatal)
+    }
+
+    /// The same, of a producer in the order of its commits.
+    fn accept_in_turn(
+        &mut self,
+        commit: Commit,
+        sync: &mut bool,
+        (done, settled): (usize, &mut usize),
+    ) -> Outcome<CommitNo> {
+        let Some(producer) = commit.producer else {
+            return self.accept_within_room(commit, sync, (done, settled));
+        };
+        if self.working.stored_before(&producer).is_none() {
+            self.refused.check(&producer).map_err(Failure::Refused)?;
+        }
+        let accepted = self.accept_within_room(commit, sync, (done, settled));
+        if accepted.is_ok() {
+            self.refused.forget(&producer);
+        }
+        accepted
+    }
+
+    /// Notes a commit that was refused before it came here, and whose producer does not know it.
+    pub(crate) fn note_refused(&mut self, producer: &Producer) {
+        self.refused.note(producer);
     }
 
     /// Takes a commit, the first behind `done` jobs; behind a checkpoint where more index pages would wait to be written than one

@@ -8,7 +8,7 @@ use crate::block::EncodedBlock;
 use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{FRAME_MAX_SECTIONS, SECTION_ENTRY_BYTES};
-use crate::index::{ItemName, ItemRun, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
+use crate::index::{Entry, ItemName, ItemRun, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES};
 use crate::masks::MaskEdit;
 use crate::orders::OrderReplace;
 use crate::size_limits::changed_limit_bytes;
@@ -66,6 +66,9 @@ pub(crate) fn memory_bytes(commit: &Commit) -> usize {
         + size_of_val(&commit.edits[..])
         + size_of_val(&commit.masks[..])
         + blocks.sum::<usize>()
+        + { commit.fragments() }
+            .map(|(_, root)| size_of::<Entry>() + root.columns.len() * MOST_SUMMARY_BYTES)
+            .sum::<usize>()
 }
 
 /// Refuses a commit that does not fit one frame.

@@ -11,7 +11,7 @@ use crate::commit::Producer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{Fields, PutFields, len_u32};
 use crate::ids::CommitNo;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most producers that are remembered: 2 MiB of a checkpoint.
 pub const MOST_PRODUCERS: usize = 65_536;
@@ -84,53 +84,54 @@ impl Producers {
     }
 }
 
-/// Producers of which a commit was refused, while commits that were handed in behind it wait. Stored, these would make the refused
-/// one look stored as well.
+/// Most refused commits that are remembered, more than may wait.
+const MOST_REFUSED: usize = 1 << 19;
+
+/// Commits of producers that were refused while their producers did not know it, for others may have been handed in behind them:
+/// stored, these would make the refused ones look stored as well, and their rows would be lost with the resend. So until such a
+/// commit is stored, or an empty one with its number, no later one of its producer is.
+///
+/// Rejected: storing what is handed in once the producer was told. It is told on a thread of ours, and hands in on its own.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedProducers {
-    /// The sequence that was refused, and the number of the first commit that was handed in knowing it.
-    by_id: BTreeMap<[u8; 16], (u64, u64)>,
+    by_id: BTreeMap<[u8; 16], BTreeSet<u64>>,
+    count: usize,
 }
 
 impl RefusedProducers {
     /// # Errors
-    /// `Conflict` for the commit that was handed in as number `handed_in`, if one of its producer before it was refused.
-    pub(crate) fn check(&self, producer: Option<&Producer>, handed_in: u64) -> Result<()> {
-        let Some(producer) = producer.filter(|_| !self.by_id.is_empty()) else {
+    /// `Conflict` for a commit that comes behind one of its producer that was refused.
+    pub(crate) fn check(&self, producer: &Producer) -> Result<()> {
+        let refused = self.by_id.get(&producer.id).and_then(BTreeSet::first);
+        let Some(refused) = refused.filter(|refused| **refused < producer.sequence) else {
             return Ok(());
         };
-        match self.by_id.get(&producer.id) {
-            Some((refused, known)) if producer.sequence > *refused && handed_in < *known => {
-                let message = format!(
-                    "the commit with sequence {refused} of the same producer was refused, and this one was handed in behind \
-                     it: commit that one first, or hand this one in again"
-                );
-                Err(Error::new(ErrorKind::Conflict, message))
+        let message = format!(
+            "commit {refused} of the same producer was refused: commit it again first, or an empty one with its number"
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Notes a commit that was refused.
+    pub(crate) fn note(&mut self, producer: &Producer) {
+        let of_producer = self.by_id.entry(producer.id).or_default();
+        self.count += usize::from(of_producer.insert(producer.sequence));
+        // Of producers that never came back.
+        if self.count > MOST_REFUSED
+            && let Some((_, forgotten)) = self.by_id.pop_first()
+        {
+            self.count -= forgotten.len();
+        }
+    }
+
+    /// Notes a commit that is stored.
+    pub(crate) fn forget(&mut self, producer: &Producer) {
+        if let Some(of_producer) = self.by_id.get_mut(&producer.id) {
+            self.count -= usize::from(of_producer.remove(&producer.sequence));
+            if of_producer.is_empty() {
+                self.by_id.remove(&producer.id);
             }
-            _ => Ok(()),
         }
-    }
-
-    /// Notes what became of a commit; who hands in number `known` knows it.
-    pub(crate) fn note(&mut self, producer: Option<&Producer>, is_stored: bool, known: u64) {
-        let Some(producer) = producer else { return };
-        if !is_stored {
-            let refused = self
-                .by_id
-                .entry(producer.id)
-                .or_insert((producer.sequence, known));
-            *refused = (refused.0.min(producer.sequence), known);
-            return;
-        }
-        let refused = self.by_id.get(&producer.id);
-        if refused.is_some_and(|(sequence, _)| producer.sequence >= *sequence) {
-            self.by_id.remove(&producer.id);
-        }
-    }
-
-    /// Forgets what all know who handed in number `handed_in`, and those behind it.
-    pub(crate) fn forget_known(&mut self, handed_in: u64) {
-        self.by_id.retain(|_, (_, known)| handed_in < *known);
     }
 }
 

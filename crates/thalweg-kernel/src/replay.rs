@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fields::Fields;
 use crate::frame::{
     FRAME_ALIGN, FRAME_FRONT_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHead, NotAFrame,
-    SECTION_ENTRY_BYTES, SectionKind, frame_front, seal,
+    SectionKind, frame_front, seal,
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, FileId, LogPosition};
 use crate::paths::{list_segments, segment_path};
@@ -37,8 +37,6 @@ const LEAST_WINDOW_BYTES: usize = 8 << 10;
 
 /// Larger than the sectors of any disk, and a page of the cache that reads go through: so much cannot be read at once.
 const UNREADABLE_BYTES: usize = 4096;
-/// The head of a frame and its first sections.
-const FIRST_BYTES: usize = FRAME_HEADER_BYTES + 4 * SECTION_ENTRY_BYTES;
 
 /// Walks frames.
 pub(crate) struct Replay {
@@ -738,9 +736,7 @@ pub(crate) fn head_at(
             Err(NotAFrame::Short(_)) if filled < bytes.len() => return Ok(None),
             Err(NotAFrame::Short(needed)) => {
                 // The first sections tell most rows that look like heads.
-                let is_first = bytes.len() == FRAME_HEADER_BYTES;
-                let most = if is_first { FIRST_BYTES } else { needed };
-                bytes.resize(needed.min(most), 0);
+                bytes.resize(needed.min(2 * bytes.len()), 0);
             }
             Err(NotAFrame::Invalid(_)) => return Ok(None),
             Err(NotAFrame::Newer(what)) => {

@@ -5,7 +5,7 @@
 //! fails meanwhile for a reason that concerns all tables. One that concerns a table leaves that one aside (`due`).
 
 use crate::block::EncodedBlock;
-use crate::commit::{Commit, Durability, Edit, GroupPart, Producer};
+use crate::commit::{Commit, Durability, Edit, GroupPart};
 use crate::compact::compact_segments;
 use crate::due::not_stored;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,7 +19,6 @@ use crate::masks::{CoveredPart, CoveredRows};
 use crate::open_rows::OpenRows;
 use crate::options::{IndexBlocks, Options, RowEncoder};
 use crate::orders::AddHead;
-use crate::producers::RefusedProducers;
 use crate::rules::Chosen;
 use crate::space_estimates::CLEANING_CHECKPOINTS;
 use crate::state::TableSnapshot;
@@ -43,39 +42,6 @@ pub(crate) struct Upkeep {
     encoding: Mutex<()>,
     cleaning: Mutex<()>,
     background: bool,
-}
-
-/// Commits of one call that are about to be submitted, or refused.
-#[derive(Default)]
-struct Admitted {
-    jobs: Vec<Result<(Job, Durability)>>,
-    producers: Vec<Option<Producer>>,
-    refused: RefusedProducers,
-}
-
-impl Admitted {
-    /// # Errors
-    /// See [`RefusedProducers::check`]: nobody knows yet what becomes of these commits.
-    fn check(&self, commit: &Commit) -> Result<()> {
-        self.refused.check(commit.producer.as_ref(), 0)
-    }
-
-    fn push(&mut self, producer: Option<Producer>, job: Result<(Job, Durability)>) {
-        if job.is_err() {
-            self.refused.note(producer.as_ref(), false, u64::MAX);
-        }
-        self.producers.push(producer);
-        self.jobs.push(job);
-    }
-
-    fn submit(&mut self, writer: &Writer, answer: &mut dyn FnMut(Result<CommitNo>)) {
-        let results = writer.submit_all(std::mem::take(&mut self.jobs));
-        for (result, producer) in results.into_iter().zip(self.producers.drain(..)) {
-            self.refused
-                .note(producer.as_ref(), result.is_ok(), u64::MAX);
-            answer(result);
-        }
-    }
 }
 
 impl Upkeep {
@@ -132,43 +98,51 @@ impl Upkeep {
         number
     }
 
-    /// The same of several, in order, where threads of the database do its work; what is an error stays one. `answer` gets the results
-    /// in this order, each as soon as no commit before it waits. Those between which nobody waits for room are synced together.
+    /// The same of several, in order, where threads of the database do its work. `answer` gets the results in this order, each as soon
+    /// as no commit before it waits. Those between which nobody waits for room are synced together.
     pub(crate) fn commit_all(
         &self,
-        commits: Vec<Result<(Commit, Durability)>>,
+        commits: Vec<(Commit, Durability)>,
         answer: &mut dyn FnMut(Result<CommitNo>),
     ) {
         debug_assert!(self.background, "nobody does the work that they call for");
-        let mut admitted = Admitted::default();
+        let mut admitted = Vec::with_capacity(commits.len());
         // Where there is none for one of them there is none for the next: each would wait as long again.
         let mut no_room: Option<Error> = None;
-        for commit in commits {
-            let (commit, durability) = match commit {
-                Ok(commit) => commit,
-                Err(error) => {
-                    admitted.push(None, Err(error));
-                    continue;
-                }
-            };
-            let mut room = admitted
-                .check(&commit)
-                .and_then(|()| self.check_open(&commit));
+        for (commit, durability) in commits {
+            let mut room = self.check_open(&commit);
             if room.is_ok() && !commit.rows.is_empty() && self.writer.due.is_full() {
                 room = match &no_room {
                     Some(error) => Err(error.clone()),
                     None => {
-                        admitted.submit(&self.writer, answer);
-                        admitted.check(&commit).and_then(|()| self.wait_for_room())
+                        let before = std::mem::take(&mut admitted);
+                        self.writer
+                            .submit_all(before)
+                            .into_iter()
+                            .for_each(&mut *answer);
+                        self.wait_for_room()
                     }
                 };
                 no_room = room.as_ref().err().cloned();
             }
-            let room = room.inspect_err(|_| self.abandon(&commit));
-            let producer = commit.producer;
-            admitted.push(producer, room.map(|()| (Job::Commit(commit), durability)));
+            let room = room.inspect_err(|_| self.refuse(&commit));
+            admitted.push(room.map(|()| (Job::CommitLater(commit), durability)));
         }
-        admitted.submit(&self.writer, answer);
+        self.writer
+            .submit_all(admitted)
+            .into_iter()
+            .for_each(answer);
+    }
+
+    /// Refuses a commit whose caller does not wait.
+    fn refuse(&self, commit: &Commit) {
+        self.abandon(commit);
+        if let Some(producer) = &commit.producer {
+            // Once the database is closed nothing is stored behind it.
+            let _ = self
+                .writer
+                .with_leader(|leader| leader.note_refused(producer));
+        }
     }
 
     /// Waits until there is room for the rows of a commit. One that is refused keeps no fragments.

@@ -281,7 +281,7 @@ struct HeldFragments {
 impl HeldFragments {
     fn of(job: &Job) -> Self {
         let files = match job {
-            Job::Commit(commit) => commit
+            Job::Commit(commit) | Job::CommitLater(commit) => commit
                 .fragments()
                 .map(|(_, root)| root.address.file)
                 .collect(),
@@ -296,7 +296,7 @@ impl HeldFragments {
         };
         Self {
             files,
-            may_be_sent_again: matches!(job, Job::Commit(commit) if commit.producer.is_some()),
+            may_be_sent_again: matches!(job, Job::Commit(commit) | Job::CommitLater(commit) if commit.producer.is_some()),
         }
     }
 }

@@ -184,19 +184,30 @@ fn behind_a_refused_commit_of_a_producer_none_of_it_is_stored() {
             answers[1..],
             [(13, behind), (21, None), (11, None), (14, behind)]
         );
-        // Whoever knows may leave it out, or send it again.
+        // Also what was handed in later, by whoever: until 2 is stored, or an empty commit in its place.
         sim.set_quota(None);
-        let sequences: &[u64] = if finds_no_room { &[2, 3] } else { &[3, 4] };
-        for sequence in sequences {
-            let commit = of_producer(1, *sequence, 1);
+        let error = toy.kernel.commit(of_producer(1, 5, 1), Durability::Disk);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Conflict);
+        let again = match finds_no_room {
+            true => of_producer(1, 2, 1),
+            false => Commit {
+                rows: Vec::new(),
+                ..of_producer(1, 2, 1)
+            },
+        };
+        toy.kernel.commit(again, Durability::Disk).unwrap();
+        let error = toy.kernel.commit(of_producer(1, 4, 1), Durability::Disk);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Conflict);
+        for sequence in [3, 4, 5] {
             let (sender, answers) = mpsc::channel();
             let answer = move |result: Result<CommitNo>| sender.send(result).unwrap();
             toy.kernel
-                .commit_later(commit, Durability::Disk, answer)
+                .commit_later(of_producer(1, sequence, 1), Durability::Disk, answer)
                 .unwrap();
             answers.recv().unwrap().unwrap();
             assert!(keys(&toy, table).contains(&(1_000 + 100 * sequence.cast_signed())));
         }
+        assert_eq!(keys(&toy, table).contains(&1_200), finds_no_room);
         toy.kernel.close().unwrap();
     }
 }
