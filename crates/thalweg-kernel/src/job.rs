@@ -124,6 +124,13 @@ impl Job {
         }
     }
 
+    pub(crate) fn producer(&self) -> Option<Producer> {
+        match self {
+            Self::Commit(commit) | Self::CommitLater(commit) => commit.producer,
+            _ => None,
+        }
+    }
+
     /// The producer of a commit whose caller does not wait.
     pub(crate) fn later_producer(&self) -> Option<Producer> {
         match self {

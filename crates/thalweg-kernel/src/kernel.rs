@@ -142,7 +142,7 @@ impl Kernel {
     /// the database, which stores such commits in the order in which they were handed in, up to 1,024 that wait and 4 MiB of them
     /// with one sync. That is for callers with more connections than threads.
     ///
-    /// Where a commit of a producer is refused, none with a higher number of the same producer is stored before it was, or an empty
+    /// Where a commit of a producer is refused, none with a higher number of the same producer is stored before it was, or another
     /// commit with its number (`Conflict`): others may be on their way by then, and stored they would make it look stored. What the same producer
     /// commits by [`Self::commit`] meanwhile has no order with these.
     ///

@@ -213,25 +213,20 @@ impl Leader {
         wants: Wants,
         answer: &mut impl FnMut(Result<CommitNo>),
     ) -> Result<(), Broken> {
-        self.supply.end_pause();
-        if self.awaits_recovery() {
-            self.resume(wants.freed_space)?;
-        }
-        self.check_not_ended().map_err(fatal)?;
-        self.announcer.begin_batch(wants.sync);
-        // A panic leaves it so.
-        self.ended = Ended::ForGood;
         let (mut jobs, mut settled, mut unknown) = (jobs, 0, Vec::new());
-        let ran = self.run_jobs(&mut jobs, answer, (&mut settled, &mut unknown));
+        let ran = match self.begin(wants) {
+            Ok(()) => self.run_jobs(&mut jobs, answer, (&mut settled, &mut unknown)),
+            Err(broken) => {
+                self.note_unknown(std::iter::empty(), jobs);
+                return Err(broken);
+            }
+        };
         let Err(failure) = ran else {
             self.ended = Ended::No;
             return Ok(());
         };
         let unknown = { unknown.into_iter() }.filter(|(done, _)| *done >= settled);
-        let left = jobs.filter_map(|(job, _)| job.later_producer());
-        for producer in unknown.map(|(_, producer)| producer).chain(left) {
-            self.refused.note(&producer);
-        }
+        self.note_unknown(unknown.map(|(_, producer)| producer), jobs);
         let failure = match failure {
             Failure::Fatal(error) => {
                 let until = "the database is opened anew";
@@ -246,6 +241,30 @@ impl Leader {
             }
         };
         Err(Broken { failure, settled })
+    }
+
+    fn begin(&mut self, wants: Wants) -> Result<(), Broken> {
+        self.supply.end_pause();
+        if self.awaits_recovery() {
+            self.resume(wants.freed_space)?;
+        }
+        self.check_not_ended().map_err(fatal)?;
+        self.announcer.begin_batch(wants.sync);
+        // A panic leaves it so.
+        self.ended = Ended::ForGood;
+        Ok(())
+    }
+
+    /// Of a batch that broke: nobody knows whether these commits are stored, nor those that are left of it.
+    fn note_unknown(
+        &mut self,
+        unknown: impl Iterator<Item = Producer>,
+        left: impl Iterator<Item = (Job, Durability)>,
+    ) {
+        let left = left.filter_map(|(job, _)| job.later_producer());
+        unknown
+            .chain(left)
+            .for_each(|producer| self.refused.note(&producer));
     }
 
     /// Whether a batch broke, and the next job begins by recovering the log.
@@ -270,7 +289,8 @@ impl Leader {
         let mut sync = false;
         for (done, (job, durability)) in jobs.enumerate() {
             let later = job.later_producer();
-            unknown.extend(later.map(|producer| (done, producer)));
+            let noted = job.producer().filter(|it| self.refused.has(it));
+            unknown.extend(later.or(noted).map(|producer| (done, producer)));
             let outcome = match job {
                 Job::Commit(commit) | Job::CommitLater(commit) => {
                     let outcome = self.accept_in_turn(commit, &mut sync, (done, settled));

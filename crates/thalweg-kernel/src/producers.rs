@@ -89,7 +89,7 @@ const MOST_REFUSED: usize = 1 << 19;
 
 /// Commits of producers that were refused while their producers did not know it, for others may have been handed in behind them:
 /// stored, these would make the refused ones look stored as well, and their rows would be lost with the resend. So until such a
-/// commit is stored, or an empty one with its number, no later one of its producer is.
+/// commit is stored, or another one with its number, no later one of its producer is.
 ///
 /// Rejected: storing what is handed in once the producer was told. It is told on a thread of ours, and hands in on its own.
 #[derive(Debug, Default)]
@@ -107,9 +107,15 @@ impl RefusedProducers {
             return Ok(());
         };
         let message = format!(
-            "commit {refused} of the same producer was refused: commit it again first, or an empty one with its number"
+            "commit {refused} of the same producer was refused: commit it again first, or another one with its number"
         );
         Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Whether a commit was refused, and is not stored since.
+    pub(crate) fn has(&self, producer: &Producer) -> bool {
+        let refused = self.by_id.get(&producer.id);
+        refused.is_some_and(|refused| refused.contains(&producer.sequence))
     }
 
     /// Notes a commit that was refused.
@@ -177,6 +183,28 @@ mod tests {
         assert_eq!(producers.by_id.len(), MOST_PRODUCERS);
         assert_eq!(producers.by_commit.len(), MOST_PRODUCERS);
         assert_eq!(bytes(&producers).len(), 4 + PRODUCER_BYTES * MOST_PRODUCERS);
+    }
+
+    #[test]
+    fn every_refused_commit_comes_before_later_ones() {
+        let mut refused = RefusedProducers::default();
+        let may =
+            |refused: &RefusedProducers, sequence| refused.check(&producer(1, sequence)).is_ok();
+        for sequence in [3, 2, 5] {
+            refused.note(&producer(1, sequence));
+            refused.note(&producer(1, sequence));
+        }
+        assert!(refused.has(&producer(1, 5)) && !refused.has(&producer(1, 4)));
+        assert!(may(&refused, 1) && may(&refused, 2) && !may(&refused, 3));
+        refused.forget(&producer(1, 2));
+        assert!(may(&refused, 3) && !may(&refused, 4));
+        refused.forget(&producer(1, 3));
+        assert!(may(&refused, 4) && may(&refused, 5) && !may(&refused, 6));
+        assert!(refused.check(&producer(2, 9)).is_ok());
+        refused.forget(&producer(1, 4));
+        refused.forget(&producer(1, 5));
+        assert!(may(&refused, 6));
+        assert_eq!((refused.by_id.len(), refused.count), (0, 0));
     }
 
     #[test]
