@@ -356,3 +356,28 @@ fn names_of_one_file_both_stay() {
     assert_eq!(model.names.keys().copied().collect::<Vec<_>>(), [0, 2]);
     assert_eq!(contents(&sim), model.contents());
 }
+
+#[test]
+fn images_of_a_database_have_all_its_files() {
+    let sim = SimEnv::new(1);
+    let env = sim.env();
+    for file in 0..20 {
+        sim.write_file(Path::new(&format!("/db/{file}")), &[1; 5000])
+            .unwrap();
+    }
+    for file in 0..20 {
+        let file = env
+            .storage()
+            .open(Path::new(&format!("/db/{file}")), OpenMode::ReadWrite)
+            .unwrap();
+        file.write_all_at(&[2; 1000], 4500).unwrap();
+        file.write_all_at(&[3; 1000], 0).unwrap();
+    }
+    for seed in 0..2000 {
+        let image = sim.crash_image(&CrashChoice::Random {
+            seed,
+            unreadable: false,
+        });
+        assert_eq!(image.files().len(), 20);
+    }
+}

@@ -26,7 +26,7 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 const MOST_WAITING_BYTES: usize = 64 << 20;
 /// Most commits that are stored at once: commits of others wait for them, some 10 ms.
 const MOST_AT_ONCE: usize = 1024;
-/// So many bytes of masks count as a commit: each mask is put together with those of its block that there are.
+/// Each 4 bytes of masks count as one more commit: to hide further rows of a block takes as long as the block has runs of hidden rows.
 const MASK_BYTES_OF_COMMIT: usize = 4;
 
 type Answer = Box<dyn FnOnce(Result<CommitNo>) + Send>;

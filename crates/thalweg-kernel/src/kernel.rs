@@ -132,7 +132,7 @@ impl Kernel {
     ///
     /// # Errors
     /// `Invalid`: its parts contradict each other, or one of them is not sound. `AlreadyExists`: the name of a table is taken.
-    /// `Conflict`: prepare it again from a new snapshot. `DiskFull`: nothing was stored, try again once there is
+    /// `Conflict`: prepare it again from a new snapshot, or first commit again what the message names. `DiskFull`: nothing was stored, try again once there is
     /// space. `Unavailable`: an earlier write or sync failed; open the database again.
     pub fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
         self.upkeep()?.commit(commit, durability)
@@ -143,8 +143,8 @@ impl Kernel {
     /// with one sync. That is for callers with more connections than threads.
     ///
     /// Where a commit of a producer is refused, none with a higher number of the same producer is stored before it was, or another
-    /// commit with its number (`Conflict`): others may be on their way by then, and stored they would make it look stored. What the same producer
-    /// commits by [`Self::commit`] meanwhile has no order with these.
+    /// commit with its number (`Conflict`): others may be on their way by then, and stored they would make it look stored. A
+    /// producer that uses [`Self::commit`] as well gives its commits of both kinds no common order.
     ///
     /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
     /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this

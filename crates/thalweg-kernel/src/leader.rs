@@ -338,7 +338,7 @@ impl Leader {
         self.settle(sync).map_err(fatal)
     }
 
-    /// The same, of a producer in the order of its commits.
+    /// Takes a commit, but none of a producer behind one of its commits that was refused and is not stored since.
     fn accept_in_turn(
         &mut self,
         commit: Commit,

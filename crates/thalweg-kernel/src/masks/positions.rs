@@ -51,7 +51,7 @@ struct Mark {
     left: u64,
 }
 
-/// So many are read in some tenths of a microsecond.
+/// Runs between two marks: a search reads this many at most.
 const RUNS_PER_MARK: u32 = 64;
 
 /// The positions of a list as ascending runs between which others lie.

@@ -173,7 +173,7 @@ fn interrupted() -> Error {
     Error::new(ErrorKind::Query, message)
 }
 
-/// What a step may put in order.
+/// The blocks that a step may put in order, and how many of them.
 struct Scope<'a> {
     /// The last commit when the call began.
     until: CommitNo,
