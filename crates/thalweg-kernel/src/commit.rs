@@ -146,6 +146,14 @@ impl Commit {
         self.frees_space() && self.edits.iter().all(drops)
     }
 
+    /// Whether it changes nothing. Such commits are refused.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+            && self.groups.is_empty()
+            && self.edits.is_empty()
+            && self.masks.is_empty()
+    }
+
     /// About what its rows and blocks take in the log.
     pub(crate) fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|r| r.payload.len()).sum();

@@ -71,7 +71,10 @@ impl Owed {
             return;
         };
         // It is code of the caller. That it panics, which the panic hook has told, says nothing of the database.
-        let _ = catch_unwind(AssertUnwindSafe(|| answer(result)));
+        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| answer(result))) {
+            // What it panicked with may panic again when it is dropped.
+            Box::leak(panicked);
+        }
     }
 }
 
@@ -111,7 +114,7 @@ impl Committer {
         }
         let bytes = memory_bytes(&commit);
         let room = self.start().and_then(|()| self.shared.room_for(bytes));
-        let mut state = room.inspect_err(|_| upkeep.abandon(&commit))?;
+        let mut state = room.inspect_err(|_| upkeep.refuse(&commit))?;
         state.waiting_bytes += bytes;
         state.waiting.push_back(Waiting {
             commit,

@@ -131,10 +131,10 @@ impl Job {
         }
     }
 
-    /// The producer of a commit whose caller does not wait.
+    /// The producer of a commit whose caller does not wait. An empty one is refused, and has nothing that could be lost.
     pub(crate) fn later_producer(&self) -> Option<Producer> {
         match self {
-            Self::CommitLater(commit) => commit.producer,
+            Self::CommitLater(commit) if !commit.is_empty() => commit.producer,
             _ => None,
         }
     }

@@ -144,7 +144,8 @@ impl Kernel {
     ///
     /// Where a commit of a producer is refused, none with a higher number of the same producer is stored before it was, or another
     /// commit with its number (`Conflict`): others may be on their way by then, and stored they would make it look stored. A
-    /// producer that uses [`Self::commit`] as well gives its commits of both kinds no common order.
+    /// producer that uses [`Self::commit`] as well gives its commits of both kinds no common order. An opening knows nothing of what
+    /// was refused before: a producer then goes on with its lowest number that was not answered as stored.
     ///
     /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
     /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this

@@ -348,9 +348,9 @@ impl Leader {
         let Some(producer) = commit.producer else {
             return self.accept_within_room(commit, sync, (done, settled));
         };
-        if self.working.stored_before(&producer).is_none() {
-            self.refused.check(&producer).map_err(Failure::Refused)?;
-        }
+        let last_sequence = self.working.last_sequence(&producer);
+        self.refused.forget_stored(&producer, last_sequence);
+        self.refused.check(&producer).map_err(Failure::Refused)?;
         let accepted = self.accept_within_room(commit, sync, (done, settled));
         if accepted.is_ok() {
             self.refused.forget(&producer);

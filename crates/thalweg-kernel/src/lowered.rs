@@ -29,6 +29,9 @@ pub(crate) fn lower(
     mut next_table: u32,
     mut changes: Vec<Change>,
 ) -> Result<Lowered> {
+    if commit.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
+    }
     let frees_space = commit.frees_space();
     let Commit {
         rows,
@@ -39,9 +42,6 @@ pub(crate) fn lower(
         runs_of: _,
         producer,
     } = commit;
-    if rows.is_empty() && groups.is_empty() && edits.is_empty() && masks.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "a commit without content"));
-    }
     let mut ordinals = Ordinals::default();
     let is_small = groups.is_empty() && edits.is_empty() && masks.is_empty();
     changes.extend(rows.into_iter().map(Change::Rows));

@@ -33,6 +33,11 @@ impl Producers {
         (producer.sequence <= *sequence).then_some(*commit)
     }
 
+    /// The sequence that this producer has stored last.
+    pub(crate) fn last_sequence(&self, producer: &Producer) -> Option<u64> {
+        self.by_id.get(&producer.id).map(|(sequence, _)| *sequence)
+    }
+
     /// Notes a commit of a producer; the one that has not stored for longest is forgotten where there are too many.
     pub(crate) fn note(&mut self, producer: &Producer, commit: CommitNo) {
         let entry = (producer.sequence, commit);
@@ -99,6 +104,21 @@ pub(crate) struct RefusedProducers {
 }
 
 impl RefusedProducers {
+    /// Forgets commits of the producer that turned out to be stored: of a batch that broke nobody knows it before the recovery.
+    pub(crate) fn forget_stored(&mut self, producer: &Producer, last_sequence: Option<u64>) {
+        let Some(last_sequence) = last_sequence else {
+            return;
+        };
+        if let Some(of_producer) = self.by_id.get_mut(&producer.id) {
+            let before = of_producer.len();
+            of_producer.retain(|sequence| *sequence > last_sequence);
+            self.count -= before - of_producer.len();
+            if of_producer.is_empty() {
+                self.by_id.remove(&producer.id);
+            }
+        }
+    }
+
     /// # Errors
     /// `Conflict` for a commit that comes behind one of its producer that was refused.
     pub(crate) fn check(&self, producer: &Producer) -> Result<()> {
@@ -201,6 +221,12 @@ mod tests {
         refused.forget(&producer(1, 3));
         assert!(may(&refused, 4) && may(&refused, 5) && !may(&refused, 6));
         assert!(refused.check(&producer(2, 9)).is_ok());
+        refused.forget_stored(&producer(1, 0), None);
+        refused.forget_stored(&producer(1, 0), Some(4));
+        assert!(!may(&refused, 6));
+        refused.note(&producer(1, 4));
+        refused.forget_stored(&producer(1, 0), Some(4));
+        refused.note(&producer(1, 4));
         refused.forget(&producer(1, 4));
         refused.forget(&producer(1, 5));
         assert!(may(&refused, 6));

@@ -135,9 +135,9 @@ impl Upkeep {
     }
 
     /// Refuses a commit whose caller does not wait.
-    fn refuse(&self, commit: &Commit) {
+    pub(crate) fn refuse(&self, commit: &Commit) {
         self.abandon(commit);
-        if let Some(producer) = &commit.producer {
+        if let Some(producer) = commit.producer.as_ref().filter(|_| !commit.is_empty()) {
             // Once the database is closed nothing is stored behind it.
             let _ = self
                 .writer

@@ -406,6 +406,11 @@ impl Working {
         }
     }
 
+    /// The sequence that this producer has stored last.
+    pub(crate) fn last_sequence(&self, producer: &Producer) -> Option<u64> {
+        self.producers.last_sequence(producer)
+    }
+
     /// The commit under which this resend was stored, if it was.
     pub(crate) fn stored_before(&self, producer: &Producer) -> Option<CommitNo> {
         self.producers.stored_before(producer)

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
-use thalweg_env::sim::{Errno, Fault, FaultPlan, FaultRule, SYNCS, SimEnv};
+use thalweg_env::sim::{Errno, Fault, FaultPlan, FaultRule, ReadsAfter, SYNCS, SimEnv};
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, Kernel, NEW_TABLE, OpenRows, Options,
@@ -39,6 +39,20 @@ fn commit_of(table: TableId, rows: &[Row]) -> Commit {
     Commit {
         rows: vec![rows_part(table, rows)],
         ..Commit::default()
+    }
+}
+
+/// Some rows of a producer, with keys of their own.
+fn of_producer(table: TableId, id: u8, sequence: u64, count: i64) -> Commit {
+    let key = 1_000 * i64::from(id) + 100 * sequence.cast_signed();
+    let rows: Vec<Row> = (key..key + count).map(|key| (key, key)).collect();
+    let producer = Producer {
+        id: [id; 16],
+        sequence,
+    };
+    Commit {
+        producer: Some(producer),
+        ..commit_of(table, &rows)
     }
 }
 
@@ -133,18 +147,7 @@ fn behind_a_refused_commit_of_a_producer_none_of_it_is_stored() {
     for finds_no_room in [false, true] {
         let sim = SimEnv::new(1);
         let (toy, table) = open(&sim, true);
-        let of_producer = |id: u8, sequence: u64, count: i64| {
-            let key = 1_000 * i64::from(id) + 100 * sequence.cast_signed();
-            let rows: Vec<Row> = (key..key + count).map(|key| (key, key)).collect();
-            let producer = Producer {
-                id: [id; 16],
-                sequence,
-            };
-            Commit {
-                producer: Some(producer),
-                ..commit_of(table, &rows)
-            }
-        };
+        let of_producer = |id, sequence, count| of_producer(table, id, sequence, count);
         toy.kernel
             .commit(of_producer(1, 1, 1), Durability::Disk)
             .unwrap();
@@ -202,6 +205,62 @@ fn behind_a_refused_commit_of_a_producer_none_of_it_is_stored() {
             assert!(keys(&toy, table).contains(&(1_000 + 100 * sequence.cast_signed())));
         }
         assert!(keys(&toy, table).contains(&1_200));
+        toy.kernel.close().unwrap();
+    }
+}
+
+/// The sync of a batch finds no room. If the log does not have its commits afterwards, what their producer hands in behind them is not
+/// stored before they were sent again; if it has them, nothing keeps it waiting. Nothing is stored twice.
+#[test]
+fn behind_a_broken_batch_none_of_its_producers_is_stored() {
+    for reads in [ReadsAfter::New, ReadsAfter::Old] {
+        let sim = SimEnv::new(10);
+        let (toy, table) = open(&sim, true);
+        let commit = |sequence| {
+            let commit = of_producer(table, 1, sequence, 1);
+            toy.kernel.commit(commit, Durability::Disk)
+        };
+        commit(1).unwrap();
+        let goes_on = hold(&toy, commit_of(table, &[(-1, -1)]));
+        // What was shown must not be lost: that ends writing for good.
+        toy.kernel.flush().unwrap();
+        let (sender, answers) = mpsc::channel();
+        for sequence in [2, 3] {
+            let sender = sender.clone();
+            let answer = move |result: Result<CommitNo>| sender.send(result).unwrap();
+            toy.kernel
+                .commit_later(of_producer(table, 1, sequence, 1), Durability::Disk, answer)
+                .unwrap();
+        }
+        drop(sender);
+        let errno = Errno::NOSPC;
+        let lost = FaultRule::new(Fault::FlushError { errno, reads }).on(SYNCS);
+        sim.set_plan(FaultPlan::none().rule(lost.once()));
+        goes_on.wait();
+        let answers: Vec<_> = answers
+            .into_iter()
+            .map(|it| it.unwrap_err().kind())
+            .collect();
+        assert_eq!(answers, [ErrorKind::Unavailable; 2], "{reads:?}");
+        sim.set_plan(FaultPlan::none());
+        // Recovers the log.
+        toy.append(table, &[(-2, -2)], Durability::Disk).unwrap();
+        let has_stored = keys(&toy, table).contains(&1_200);
+        assert_eq!(has_stored, matches!(reads, ReadsAfter::New));
+        if !has_stored {
+            for again in [2, 3] {
+                let error = commit(4).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                commit(again).unwrap();
+            }
+        }
+        commit(4).unwrap();
+        let all_keys = [-2, -1, 1_100, 1_200, 1_300, 1_400];
+        assert_eq!(keys(&toy, table), all_keys);
+        for again in 2..=4 {
+            commit(again).unwrap();
+        }
+        assert_eq!(keys(&toy, table), all_keys);
         toy.kernel.close().unwrap();
     }
 }
@@ -326,6 +385,51 @@ fn an_answer_that_panics_keeps_no_other_and_ends_nothing() {
         toy.append(table, &[(100, 0)], Durability::Disk).unwrap();
         assert_eq!(keys(&toy, table).len(), 21);
     }
+}
+
+/// Where no more may wait, sequence 2 is refused at once, and a shorter 3 would be taken.
+#[test]
+fn behind_a_commit_that_found_no_room_to_wait_none_of_its_producer_is_stored() {
+    let sim = SimEnv::new(11);
+    let (toy, table) = open(&sim, true);
+    let later = |commit| {
+        let (sender, answers) = mpsc::channel();
+        let answer = move |result: Result<CommitNo>| sender.send(result).unwrap();
+        let taken = toy.kernel.commit_later(commit, Durability::Disk, answer);
+        taken.map(|()| answers)
+    };
+    let goes_on = hold(&toy, commit_of(table, &[(-1, -1)]));
+    let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
+    let mut waiting = Vec::new();
+    while let Ok(answers) = later(commit_of(table, &rows)) {
+        waiting.push(answers);
+    }
+    let second = || Commit {
+        rows: vec![rows_part(table, &rows)],
+        ..of_producer(table, 1, 2, 1)
+    };
+    assert_eq!(later(second()).unwrap_err().kind(), ErrorKind::Limit);
+    // Neither has one without content anything to lose.
+    let empty = Commit {
+        rows: Vec::new(),
+        ..of_producer(table, 2, 1, 1)
+    };
+    let answers = [
+        empty,
+        of_producer(table, 1, 3, 1),
+        of_producer(table, 2, 2, 1),
+    ]
+    .map(later);
+    goes_on.wait();
+    let answers = answers.map(|answers| answers.unwrap().recv().unwrap());
+    let kinds = answers.map(|answer| answer.err().map(|error| error.kind()));
+    let (invalid, behind) = (Some(ErrorKind::Invalid), Some(ErrorKind::Conflict));
+    assert_eq!(kinds, [invalid, behind, None]);
+    { waiting.into_iter() }.for_each(|answers| assert!(answers.recv().unwrap().is_ok()));
+    for commit in [second(), of_producer(table, 1, 3, 1)] {
+        later(commit).unwrap().recv().unwrap().unwrap();
+    }
+    assert!(keys(&toy, table).contains(&1_300));
 }
 
 /// Hands in commits behind an answer that does not end, until one is refused; returns how many were taken and stored.
