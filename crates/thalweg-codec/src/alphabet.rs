@@ -89,7 +89,7 @@ impl Alphabet {
         packed_bytes(bytes, self.width_bits())
     }
 
-    /// Appends the indices of some bytes; says whether all have one. If not, what was appended is
+    /// Appends the indices of some bytes; returns whether all have one. If not, what was appended is
     /// arbitrary.
     pub(crate) fn encode(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         pack_symbols(bytes, &self.indices, self.width_bits(), out)

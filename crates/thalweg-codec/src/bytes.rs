@@ -245,7 +245,7 @@ fn write_prelude(form: &TextForm, out: &mut EncodedChunk) -> Result<(), EncodeEr
 }
 
 /// Fills `packed` with the page of some rows in the form of the chunk, given the `header` of the
-/// plain one; says whether it is smaller.
+/// plain one; returns whether it is smaller.
 fn write_packed(
     form: &mut TextForm,
     texts: &Texts<'_>,

@@ -1,7 +1,7 @@
-//! The four bytes that say how a chunk is encoded.
+//! The four bytes that describe how a chunk is encoded.
 //!
 //! Invariants: a [`CodecChain`] that exists is valid (its fields are enums, zero parses as none of
-//! them); it says nothing about single pages, which name their own mode in their first byte.
+//! them); it describes no single pages, which name their own mode in their first byte.
 
 use crate::error::{DecodeError, ensure};
 
@@ -82,7 +82,7 @@ byte_enum! {
 }
 
 byte_enum! {
-    /// The general compressor behind the value codec, page by page.
+    /// The general compressor after the value codec, page by page.
     pub enum LastStage ("unknown last stage") {
         /// Pages are stored as the value codec left them.
         None = 1,
@@ -100,7 +100,7 @@ pub struct CodecChain {
     pub kind: ChunkKind,
     /// The type of the values.
     pub element: ElementType,
-    /// The general compressor behind the value codec.
+    /// The general compressor after the value codec.
     pub last_stage: LastStage,
 }
 

@@ -1,4 +1,4 @@
-//! The chooser: looks at a few runs of a chunk and says how its pages should be tried.
+//! The chooser: samples a few runs of a chunk and plans how its pages are to be tried.
 //!
 //! Invariants: what it costs does not grow with the chunk beyond [`SAMPLE_PAGES_MAX`] pages; its
 //! answer is a plan to start from, never a promise: pages check their own size against it.

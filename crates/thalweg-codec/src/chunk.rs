@@ -53,7 +53,7 @@ impl Paging<'_> {
     }
 }
 
-/// At most [`MAX_CHUNK_ROWS`].
+/// The end of a row as it is stored; at most [`MAX_CHUNK_ROWS`].
 fn to_row_end(row: usize) -> u32 {
     crate::integers::small(row)
 }
@@ -86,7 +86,7 @@ pub struct EncodedChunk {
     pub page_ends: Vec<u32>,
     /// Prelude and pages, without gaps.
     pub bytes: Vec<u8>,
-    /// What the values took in memory.
+    /// Bytes that the values took in memory.
     pub raw_bytes: u64,
 }
 

@@ -174,7 +174,7 @@ impl<K> Default for ValueDictionary<K> {
 }
 
 impl<K: Key> ValueDictionary<K> {
-    /// Numbers the rows of `chunk`, page by page; says whether at least half of the pages got codes.
+    /// Numbers the rows of `chunk`, page by page; returns whether at least half of the pages got codes.
     pub(crate) fn build<T: Copy>(
         &mut self,
         values: &[T],

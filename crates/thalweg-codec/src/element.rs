@@ -18,7 +18,7 @@ use crate::wide::Lane;
 pub(crate) mod sealed {
     use super::*;
 
-    /// What the crate does with the values of a type.
+    /// Encodes and decodes the values of a type.
     #[expect(
         private_interfaces,
         reason = "nobody else can name or call what is sealed"

@@ -68,7 +68,7 @@ impl Encoder {
         self.encode_paged(values, Paging::STREAM, out)
     }
 
-    /// The same, cut into these pages.
+    /// Encodes as [`Self::encode`] does, cut into these pages.
     ///
     /// # Errors
     /// As there, and when the pages do not fit the rows.
@@ -101,7 +101,7 @@ impl Encoder {
         self.encode_bytes_paged(offsets, data, Paging::STREAM, out)
     }
 
-    /// The same, cut into these pages.
+    /// Encodes as [`Self::encode_bytes`] does, cut into these pages.
     ///
     /// # Errors
     /// As there, and when the pages do not fit the rows.
@@ -144,7 +144,7 @@ impl Encoder {
         self.encode_bits_paged(bits, rows, Paging::STREAM, out)
     }
 
-    /// The same, cut into these pages.
+    /// Encodes as [`Self::encode_bits`] does, cut into these pages.
     ///
     /// # Errors
     /// As there, and when the pages do not fit the rows.

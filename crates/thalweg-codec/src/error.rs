@@ -1,4 +1,4 @@
-//! What can go wrong: two small kinds, one per direction.
+//! The errors: two small kinds, one per direction.
 
 use thiserror::Error;
 
@@ -34,7 +34,7 @@ pub enum EncodeError {
         /// The most rows of a page, [`crate::MAX_PAGE_ROWS`].
         limit_rows: usize,
     },
-    /// A bitmap is shorter than its row count says.
+    /// A bitmap is shorter than its row count requires.
     #[error("a bitmap of {bytes} bytes cannot hold {rows} rows")]
     ShortBitmap {
         /// Bytes given.
@@ -57,7 +57,7 @@ impl DecodeError {
         Self { reason }
     }
 
-    /// What was wrong, for a log line.
+    /// A description of what is wrong, for a log line.
     pub fn reason(&self) -> &'static str {
         self.reason
     }

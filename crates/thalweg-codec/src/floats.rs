@@ -39,7 +39,7 @@ impl Float for f64 {
     const BEST_EXPONENT: u8 = 14;
 }
 
-/// What a sample says about float pages.
+/// The plan for float pages that follows from a sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FloatPlan {
     way: Way,
@@ -147,7 +147,7 @@ impl FloatPlan {
         unknown: true,
     };
 
-    /// What a full page should take.
+    /// The expected bytes of a full page.
     pub(crate) fn page_bytes<F: Float>(&self) -> usize {
         match self.way {
             Way::Rd(cut) => block_bytes(PAGE_ROWS, cut.cut_bits + cut.code_bits),
@@ -155,7 +155,7 @@ impl FloatPlan {
         }
     }
 
-    /// Goes one way, with what a sample says about it.
+    /// The plan to go one way, as a sample shows it.
     pub(crate) fn forced<F: Float>(
         sample: &[F::Bits],
         way: ForcedWay,
@@ -426,7 +426,7 @@ fn replan<F: Float>(bits: &[F::Bits], way: Way, scratch: &mut FloatScratch) -> O
     (better.way != way).then_some(better)
 }
 
-/// Appends a page as planned; says whether it came out well.
+/// Appends a page as planned; returns whether it came out well.
 fn encode_planned<F: Float>(
     bits: &[F::Bits],
     plan: &mut FloatPlan,

@@ -10,7 +10,7 @@ use fsst::Compressor;
 use crate::error::{DecodeError, ensure};
 use crate::input::Input;
 
-/// Values of a group, at whose start a page says where codes begin.
+/// Values of a group, at whose start a page has the place of its codes.
 pub(crate) const GROUP_ROWS: usize = 128;
 /// The code of a byte that has no symbol; it follows.
 const ESCAPE: u8 = 255;
@@ -140,7 +140,7 @@ pub(crate) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Reads the offsets and codes of a page of `rows` rows, which stand behind its lengths.
+    /// Reads the offsets and codes of a page of `rows` rows, which stand after its lengths.
     pub(crate) fn read(mut input: Input<'a>, rows: usize) -> Result<Self, DecodeError> {
         let groups = rows.div_ceil(GROUP_ROWS);
         Ok(Self {

@@ -54,7 +54,7 @@ pub(crate) fn encode(
     encode_pages(values, settings, plans(), shared, out)
 }
 
-/// Numbers the values where that makes the chunk smaller; says whether it did.
+/// Numbers the values where that makes the chunk smaller; returns whether it did.
 fn is_coded(
     values: &[i128],
     settings: &Settings,

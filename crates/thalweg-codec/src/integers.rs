@@ -1,10 +1,10 @@
 //! Pages of integers, which the other codecs end in too.
 //!
-//! Invariants: a page says all that is needed to decode it; every mode but `Plain` is used only
+//! Invariants: a page holds all that is needed to decode it; every mode but `Plain` is used only
 //! where it is smaller than `Plain`.
 //!
 //! The mode comes from a plan made for the chunk by sampling. A page that turns out larger than
-//! planned is looked at in full, and the plan follows it, so that data may change within a chunk.
+//! planned is tried in full, and the plan follows it, so that data may change within a chunk.
 
 use zerocopy::IntoBytes;
 
@@ -15,19 +15,19 @@ use crate::mode::PageMode;
 use crate::packing::{PageBuffer, block_bytes, low_bits, pack, unpack, value_of};
 use crate::wide::{Lane, count_changes, count_outside, deltas, min_max};
 
-/// What a chunk's sample says about its integer pages.
+/// The plan for a chunk's integer pages that follows from its sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IntegerPlan {
-    /// The mode to try first; `None` looks at every page in full.
+    /// The mode to try first; `None` tries every page in full.
     pub(crate) mode: Option<PageMode>,
-    /// What a full page should take in that mode.
+    /// The expected bytes of a full page in that mode.
     pub(crate) page_bytes: usize,
     /// Whether the mode was asked for by the caller and stays.
     pub(crate) forced: bool,
 }
 
 impl IntegerPlan {
-    /// Looks at the first page in full and continues from there.
+    /// Tries the first page in full and continues from there.
     pub(crate) const UNKNOWN: Self = Self {
         mode: None,
         page_bytes: 0,
@@ -162,7 +162,7 @@ pub(crate) fn encode<L: Lane>(
     }
 }
 
-/// Looks at every mode and appends the smallest page; says what it was.
+/// Tries every mode and appends the smallest page; returns its mode.
 fn encode_smallest<L: Lane>(
     values: &[L],
     flip: L,
@@ -218,7 +218,7 @@ fn encode_smallest<L: Lane>(
     }
 }
 
-/// Values looked at to find where most of them lie.
+/// Values sampled to find where most of them lie.
 const QUANTILE_SAMPLE: usize = 64;
 
 /// A narrower frame that leaves some values out, where that makes the page smaller.
@@ -452,7 +452,7 @@ pub(crate) fn value<L: Lane>(
     Ok(value)
 }
 
-/// What stands in front of packed differences.
+/// The fields before packed differences.
 struct FrameHeader<L> {
     width_bits: u32,
     outliers: usize,

@@ -1,7 +1,7 @@
 //! Column encodings over slices, chosen by sampling.
 //!
 //! A *chunk* is one column of one block. It is cut into *pages* of up to [`MAX_PAGE_ROWS`] rows
-//! ([`PAGE_ROWS`] unless the caller says otherwise; the last may be short), each of which decodes
+//! ([`PAGE_ROWS`] unless the caller chooses otherwise; the last may be short), each of which decodes
 //! alone, given the chunk's *prelude*. A page of more than [`PAGE_ROWS`] rows is cut into *runs* of
 //! that many. This crate knows slices and bytes: no Arrow, no SQL, no files, no checksums.
 //!

@@ -41,7 +41,7 @@ pub(crate) fn encode<C: PageCoder>(
     encode_pages(values, coder, settings, scratch, out)
 }
 
-/// Numbers the values where that makes the chunk smaller; says whether it did. A sample has seen
+/// Numbers the values where that makes the chunk smaller; returns whether it did. A sample has seen
 /// `distinct` values, of which there may be more.
 fn build_dictionary<L: Lane>(
     values: &[L],

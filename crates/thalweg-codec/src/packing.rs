@@ -191,7 +191,7 @@ fn unpack_stream<L: Lane>(width_bits: u32, packed: &[u64; PAGE_ROWS], reference:
     let mut position = 0;
     for value in out {
         let (word, shift) = (position / 64, position % 64);
-        // At most 1,023 values of 64 bits: there is a word behind the last one. Shifted twice, because a shift by all
+        // At most 1,023 values of 64 bits: there is a word after the last one. Shifted twice, because a shift by all
         // 64 bits is none.
         let low = u64::from_le(packed[word]) >> shift;
         let high = u64::from_le(packed[word + 1]) << 1 << (63 - shift);

@@ -1,6 +1,6 @@
 //! How pages of integers and of floats are planned and written.
 //!
-//! Invariants: a coder writes pages that decode alone; its plan says how a page is tried first, never
+//! Invariants: a coder writes pages that decode alone; its plan decides how a page is tried first, never
 //! what a page must be.
 
 use crate::PAGE_ROWS;

@@ -135,7 +135,7 @@ fn write_prelude(compressor: &ChunkCompressor, out: &mut Vec<u8>) -> Option<()> 
     Some(())
 }
 
-/// Encodes values with differences of `order`; says whether that went well. If not, the chunk is
+/// Encodes values with differences of `order`; returns whether that went well. If not, the chunk is
 /// as before.
 pub(crate) fn encode<C: PageCoder>(
     values: &[LaneOf<C>],

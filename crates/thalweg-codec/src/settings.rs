@@ -1,4 +1,4 @@
-//! What a caller asks of an encoder: a level, and for measurements a value codec and a last stage.
+//! Settings of an encoder: a level, and for measurements a value codec and a last stage.
 //!
 //! Invariants: settings alone decide what is tried, and never depend on the values of a chunk.
 

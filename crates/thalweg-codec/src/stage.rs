@@ -129,7 +129,7 @@ impl Compressor {
     }
 
     /// Appends the smallest staged form of pages that mean the same, of those that may stand for
-    /// `raw_bytes`. Says whether it is compressed.
+    /// `raw_bytes`. Returns whether it is compressed.
     fn append(
         &mut self,
         stage: LastStage,
@@ -210,7 +210,7 @@ impl PageWriter {
             StageRule::ZstdWherePaying => LastStage::Zstd,
             StageRule::Lz4Above(percent) => {
                 let is_worth_a_try = page.len() * 100 > raw_bytes * percent;
-                // Its beginning tells, at a fraction of the cost.
+                // Its beginning shows it, at a fraction of the cost.
                 let start = &page[..page.len().min(TRIED_BYTES)];
                 let pays = is_worth_a_try && compressor.compress(LastStage::Lz4, start).is_some();
                 if pays {
@@ -222,7 +222,7 @@ impl PageWriter {
         })
     }
 
-    /// The same for a page in two parts.
+    /// Decides the stage by a page in two parts, if it is not decided yet.
     pub(crate) fn stage_parts(
         &mut self,
         rule: StageRule,
@@ -238,8 +238,7 @@ impl PageWriter {
         }
     }
 
-    /// Appends a page in two parts; the second one is put behind the first where both are needed
-    /// together.
+    /// Appends a page in two parts; the second one is put after the first where both are needed together.
     pub(crate) fn push_parts(
         &mut self,
         page: &mut Vec<u8>,
@@ -268,7 +267,7 @@ impl PageWriter {
         self.push_packed([page, plain], 0, compressor, out)
     }
 
-    /// The same of forms that were packed already, and stand for `raw_bytes`: compressed as well,
+    /// Appends a page whose forms were packed already, and stand for `raw_bytes`: compressed as well,
     /// they must not expand too far in both steps together.
     pub(crate) fn push_packed(
         &mut self,
@@ -288,7 +287,7 @@ impl PageWriter {
         out.end_page()
     }
 
-    /// Appends a page of `values`, their bytes shuffled, through `stage`; says whether that paid. If
+    /// Appends a page of `values`, their bytes shuffled, through `stage`; returns whether that paid. If
     /// not, the chunk is as before. `buffer` is for the shuffled bytes.
     pub(crate) fn push_shuffled<T: IntoBytes + Immutable>(
         &mut self,
@@ -388,7 +387,7 @@ impl Decompressor {
         Self::default()
     }
 
-    /// The same page without its compression, behind the bytes `before` it: a decoder finds the same values in it, each without
+    /// The same page without its compression, after the bytes `before` it: a decoder finds the same values in it, each without
     /// decompressing the others. `None` if the page is not compressed.
     ///
     /// # Errors

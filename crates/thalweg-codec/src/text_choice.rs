@@ -22,7 +22,7 @@ pub(crate) enum TextForm {
 
 /// Texts that show which bytes occur.
 const LOOKED_VALUES: usize = 64;
-/// Bytes looked at of each of them.
+/// Bytes sampled of each of them.
 const LOOKED_VALUE_BYTES: usize = 128;
 /// At the fast level indices take at most four bits: those are unpacked as quickly as bytes are
 /// copied, those of five and more at half the speed.
@@ -118,7 +118,7 @@ fn fast(
     }
 }
 
-/// Whatever comes out smallest on three stretches, after Zstandard.
+/// Chooses the form that comes out smallest on three stretches, after Zstandard.
 fn dense(
     values: &Values,
     data: &[u8],

@@ -1,4 +1,4 @@
-//! Variable-length values as they come to the encoder.
+//! Variable-length values as the encoder gets them.
 //!
 //! Invariants: ends never fall, and the last one is the length of the bytes.
 

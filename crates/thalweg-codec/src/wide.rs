@@ -57,7 +57,7 @@ pub(crate) trait Lane:
     fn wadd(self, other: Self) -> Self;
     /// Difference modulo two to the power of [`Self::BITS`].
     fn wsub(self, other: Self) -> Self;
-    /// The same number in 64 bits.
+    /// This number in 64 bits.
     fn widen(self) -> u64;
     /// The low bits of a number.
     fn truncate(value: u64) -> Self;
@@ -433,7 +433,7 @@ fn count_changes_body<L: Lane>(values: &[L]) -> usize {
 /// Neighbours in a sampled run.
 pub(crate) const RUN_ROWS: usize = 16;
 
-/// What sampled runs of one page show.
+/// Bounds of the values that sampled runs of one page show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds<L> {
     /// The smallest and largest value, in the order of `value ^ flip`.
@@ -447,7 +447,7 @@ pub(crate) struct Bounds<L> {
 }
 
 dispatch! {
-    /// Looks at whole runs of [`RUN_ROWS`] values each.
+    /// Samples whole runs of [`RUN_ROWS`] values each.
     page_bounds, page_bounds_body, <L: Lane>(values: &[L], flip: L) -> Bounds<L>
 }
 

@@ -1,7 +1,7 @@
 //! Work that a second thread does while the calling one goes on.
 //!
 //! Invariants: whoever starts it waits for its end, also where it returns early or unwinds: nothing is read or written any more
-//! once a caller was told of a failure. Where no thread may be started, or none can be, whoever waits for the work does it.
+//! once a caller got the error. Where no thread may be started, or none can be, whoever waits for the work does it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,10 +9,10 @@
 //! - No trait here knows databases: bytes, names, times and threads only.
 //! - The only unsafe code calls the C library for open-file-description locks, and to let go of them in a child of a fork
 //!   ([`os`]).
-//! - What a process has opened is of no use to a child of its fork ([`Env::for_this_process`]).
+//! - Handles that a process has opened are of no use to a child of its fork ([`Env::for_this_process`]).
 //!
-//! What is durable when: bytes of a file after [`File::sync_data`], its name after [`Storage::sync_dir`] of
-//! its directory. Neither implies the other.
+//! Durability: bytes of a file are durable after [`File::sync_data`], its name after [`Storage::sync_dir`] of its
+//! directory. Neither implies the other.
 #![deny(unsafe_code)]
 
 #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! What belongs to the process that opened it.
+//! Storage and files that belong to the process that opened them.
 //!
 //! Invariant: storage and files of an owner do nothing in another process. A fork copies all memory of its parent, open
 //! handles included, and whatever unwinds or is dropped in the child would cut, remove or overwrite the parent's files. The

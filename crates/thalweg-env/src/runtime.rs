@@ -14,11 +14,11 @@ pub trait Clock: Send + Sync + Debug {
     /// Nanoseconds since 1970-01-01 UTC, as the machine believes; may jump both ways.
     fn wall_ns(&self) -> i64;
 
-    /// Identifies the current boot of the machine; zeros where the system does not tell.
+    /// Identifies the current boot of the machine; zeros where the system does not report one.
     fn boot_id(&self) -> [u8; 16];
 
-    /// Tells this process from every other one that it was forked from or that is forked from it. Its id alone does not: the
-    /// system gives the id of a process that has ended to another one, which may be a child of its child.
+    /// Distinguishes this process from every other one that it was forked from or that is forked from it. Its id alone does
+    /// not: the system gives the id of a process that has ended to another one, which may be a child of its child.
     fn process(&self) -> u64;
 
     /// Blocks the calling thread.
@@ -58,7 +58,7 @@ pub trait Spawner: Send + Sync + Debug {
     }
 }
 
-/// What a [`JoinHandle`] waits for; implemented by spawners.
+/// The thread that a [`JoinHandle`] waits for; implemented by spawners.
 pub trait Join: Send + Sync {
     /// Waits for the end of the thread.
     fn join(self: Box<Self>) -> Result<(), Panicked>;
@@ -107,7 +107,7 @@ pub struct Panicked {
 }
 
 impl Panicked {
-    /// What a caught panic left behind.
+    /// Reads the message out of the payload of a caught panic.
     #[must_use]
     pub fn from_payload(payload: &(dyn Any + Send)) -> Panicked {
         let text = payload

@@ -47,7 +47,7 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// What is known of a path.
+/// The length and kind of what a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Length of the file; of no meaning for directories.
@@ -80,7 +80,7 @@ pub trait Storage: Send + Sync + Debug {
 
     /// Makes the entries of a directory durable: creations, renames and removals in it.
     ///
-    /// It opens the directory first, and its error does not tell which of the two failed: where a failed sync means more than
+    /// It opens the directory first, and its error does not show which of the two failed: where a failed sync means more than
     /// a directory that could not be opened for a moment, take [`Storage::open_dir`] before the entries change.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
@@ -183,7 +183,7 @@ pub trait File: Send + Sync + Debug {
     /// Makes the bytes and all metadata of the file durable (not its name, see [`Storage::sync_dir`]).
     fn sync_all(&self) -> io::Result<()>;
 
-    /// Takes a lock owned by this handle, or says `false` if another handle holds one in its way.
+    /// Takes a lock owned by this handle, or returns `false` if another handle holds one in its way.
     ///
     /// Locks exclude handles, also of the same process; a handle's own lock on the range is replaced.
     /// They are advisory, and go with the handle or the process: a child of a fork has none of its parent's.
@@ -250,7 +250,7 @@ pub trait File: Send + Sync + Debug {
 }
 
 /// Whether a read failed because the device does not return the bytes: a bad sector, as a power cut during its write may
-/// leave it. Too many open files, missing rights and the like say nothing about the bytes.
+/// leave it. Too many open files, missing rights and the like mean nothing for the bytes.
 #[must_use]
 pub fn is_unreadable(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())

@@ -297,7 +297,7 @@ impl Disk {
         }
     }
 
-    /// Whether something says that the log was synced beyond an offset.
+    /// Whether something proves that the log was synced beyond an offset.
     fn is_proven_beyond(
         &self,
         log: &ChainLog,
@@ -343,7 +343,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// At least so many bytes from an offset on, or all up to the end of the file.
+    /// Returns at least so many bytes from an offset on, or all up to the end of the file.
     fn at(&mut self, offset: u64, len_bytes: usize) -> Result<&[u8]> {
         let known = offset
             .checked_sub(self.start)
@@ -394,7 +394,7 @@ impl<'a> Window<'a> {
         Ok(Frame::decode(bytes, &seal, offset))
     }
 
-    /// Whether a frame that begins within `limit` after the offset says that more was synced.
+    /// Whether a frame that begins within `limit` after the offset proves that more was synced.
     fn has_proof_beyond(&mut self, offset: u64, limit: u64) -> Result<bool> {
         let mut at = offset.next_multiple_of(8);
         while at < offset.saturating_add(limit) {

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Nothing is shown before it is synced, and nothing is acknowledged before it is shown.
-//! - Everything that may be refused is checked before the registry says *appending*.
+//! - Everything that may be refused is checked before the registry is set to *appending*.
 
 use std::sync::Arc;
 

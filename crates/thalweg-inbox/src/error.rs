@@ -24,7 +24,7 @@ pub enum Error {
     Damaged {
         /// The file.
         place: String,
-        /// What is wrong.
+        /// A description of the damage.
         what: &'static str,
     },
     /// Another version of Thalweg wrote it, or the system lacks something.
@@ -32,7 +32,7 @@ pub enum Error {
     Unsupported {
         /// The file.
         place: String,
-        /// What is not known.
+        /// The feature that is not known or lacking.
         what: &'static str,
     },
     /// A log that is needed is not there.
@@ -98,7 +98,7 @@ pub enum Error {
     /// The append or its sync failed: the cells are there or not.
     #[error("the outcome of the commit is not known: {source}")]
     OutcomeUnknown {
-        /// What failed.
+        /// The error of the append or sync.
         source: io::Error,
     },
 }

@@ -42,7 +42,7 @@ impl<D: Database> Inbox<D> {
     /// Opens the inbox of the database in `folder`, whose state has an array.
     ///
     /// # Errors
-    /// No registry, or a system that does not tell its boots apart.
+    /// No registry, or a system that does not distinguish its boots.
     pub fn open(
         env: &Env,
         folder: &Path,

@@ -1,4 +1,4 @@
-//! The commit lock, its gate, and the bytes that say who is alive.
+//! The commit lock, its gate, and the bytes that show who is alive.
 //!
 //! Invariants
 //! - Whoever unlocks has written everything before, or has left *appending* in the registry.
@@ -133,7 +133,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// The byte that says that an array process is alive. The system frees it, however the process ends.
+/// The byte that shows that an array process is alive. The system frees it, however the process ends.
 #[derive(Debug)]
 pub(crate) struct Alive {
     number: u64,

@@ -15,7 +15,7 @@ thalweg_env::rules! {
         BoundOfState,
         /// A time is above the newest one.
         TimesRise,
-        /// The registry says *appending* before bytes are appended.
+        /// The registry is set to *appending* before bytes are appended.
         SayAppending,
         /// Bytes at *visible* that are not zeros are undecided.
         LookAtVisible,
@@ -29,7 +29,7 @@ thalweg_env::rules! {
         SyncLogName,
         /// The header of a log is synced before the registry names it.
         SyncHeader,
-        /// The registry says *appending* before a new log gets its name.
+        /// The registry is set to *appending* before a new log gets its name.
         AppendingBeforeName,
         /// A new log has a number above all names in the folder.
         NumberAboveNames,
@@ -85,7 +85,7 @@ thalweg_env::rules! {
         KeepOfLiving,
         /// Fragments of dead processes that a frame or state names stay.
         KeepNamed,
-        /// The data folder is listed before the locks of its owners are looked at.
+        /// The data folder is listed before the locks of its owners are checked.
         ListBeforeLocks,
         /// Which logs are removed is decided while the commit lock is held, by a settled state.
         DecideSettled,

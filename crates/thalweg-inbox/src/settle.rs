@@ -1,7 +1,7 @@
 //! Settling: whoever has the commit lock first makes sure that nothing is undecided, and begins a log if need be.
 //!
 //! Invariants
-//! - A frame of somebody who was killed, or whose sync failed, is shown or is not, and stays so: a new log says which, synced,
+//! - A frame of somebody who was killed, or whose sync failed, is shown or is not, and stays so: a new log records which, synced,
 //!   before anybody commits or sees it.
 //! - A log is written to in one boot only, and never again after a failure.
 
@@ -229,7 +229,7 @@ impl Disk {
         Ok((written?, made.file))
     }
 
-    /// Step 1: the file, filled and synced, under a name that says nothing yet.
+    /// Step 1: the file, filled and synced, under a name that does not count yet.
     fn make_new(&self, number: u64, base: Option<Place>, tail: &[Located]) -> Result<Made> {
         for unfinished in self.list()?.unfinished {
             self.remove(&unfinished)?;
@@ -314,7 +314,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Step 5: what the registry says of a new log.
+    /// Step 5: the registry's fields of a new log.
     fn of_new(
         &self,
         known: Option<Half>,

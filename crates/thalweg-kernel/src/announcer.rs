@@ -1,7 +1,7 @@
-//! Tells reading processes, by the file `live`, how far the log may be shown.
+//! Announces to reading processes, in the file `live`, how far the log may be shown.
 //!
-//! Invariants: told is what is visible, never more; the garbage floor only rises. In a batch for which nobody waits for a sync,
-//! frames of rows say that they are shown once they are written; all others are shown by `live`.
+//! Invariants: nothing is announced but what is visible; the garbage floor only rises. In a batch for which nobody waits
+//! for a sync, frames of rows are marked to be shown once they are written; all others are shown by `live`.
 
 use crate::error::Result;
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
@@ -47,14 +47,14 @@ impl Announcer {
         self.shows_on_write = !waits_for_sync;
     }
 
-    /// Whether the next frame says that it is shown once it is written.
+    /// Whether the next frame is marked to be shown once it is written.
     pub(crate) fn shows_on_write(&mut self, is_small: bool) -> bool {
         let shows = self.shows_on_write && is_small;
         self.is_behind |= !shows;
         shows
     }
 
-    /// There is something that only `live` tells.
+    /// Notes that something is to be shown that only `live` can announce.
     pub(crate) fn fall_behind(&mut self) {
         self.is_behind = true;
     }
@@ -82,7 +82,7 @@ impl Announcer {
         Ok(())
     }
 
-    /// Files that only snapshots before this need may go; told with the next announcement.
+    /// Files that only snapshots before this need may go; they learn of it with the next announcement.
     pub(crate) fn raise_floor(&mut self, floor: PinPlace) {
         self.gc_floor = self.gc_floor.max(floor);
     }

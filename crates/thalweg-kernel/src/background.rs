@@ -1,7 +1,7 @@
 //! The threads of an open database: one prepares segments, one encodes and writes checkpoints, one removes and rewrites
 //! files, one syncs in time.
 //!
-//! Invariants: a thread only calls what a caller could call as well; it ends when told, and its errors poison nothing by
+//! Invariants: a thread only calls what a caller could call as well; it ends when asked to, and its errors poison nothing by
 //! themselves: they come back to whoever needs the work done. A thread that panics ends writing ([`crate::panics`]): nobody
 //! would do its work any more. If one cannot be started, those before it have ended when that is reported.
 
@@ -16,7 +16,7 @@ use thalweg_env::JoinHandle;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_env::sync::{Condvar, Mutex};
 
-/// How often snapshots that garbage waits for are looked at.
+/// How often snapshots that garbage waits for are checked.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// However short the interval is: syncs one after the other would leave no room for anything else.
 const LEAST_SYNC_INTERVAL: Duration = Duration::from_millis(1);
@@ -67,7 +67,7 @@ impl Background {
             while !stopping.load(Ordering::Acquire) {
                 upkeep.writer().due.work.wait(None);
                 if !stopping.load(Ordering::Acquire) {
-                    // The error is kept for the appends that wait for room; others are told by their own calls.
+                    // The error is kept for the appends that wait for room; others meet it in their own calls.
                     let _ = upkeep.run_due_work();
                 }
             }
@@ -121,7 +121,7 @@ impl Background {
 }
 
 impl Timer {
-    /// Lets a moment pass behind an opening, or less if the database is closed.
+    /// Pauses for a moment after an opening, or less if the database is closed.
     fn pause(&self) {
         let mut stopped = self.stopped.lock();
         if !*stopped {
@@ -145,7 +145,7 @@ impl Timer {
             #[cfg(test)]
             self.rounds.fetch_add(1, Ordering::Relaxed);
             if writer.due.unsynced() {
-                // A failed sync poisons the queue; the next caller is told.
+                // A failed sync poisons the queue; the next caller gets the error.
                 let _ = writer.flush();
             }
             // Commits since then have called, unless it was unsynced all the time.

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A checkpoint does not build on the base of the checkpoint before it. So the two slots of the root share no byte of a
-//!   checkpoint, and damage to any one frame leaves one slot whole, with the log behind it. Each checkpoint begins in a
+//!   checkpoint, and damage to any one frame leaves one slot whole, with the log after it. Each checkpoint begins in a
 //!   sector of its own, so the same holds of any one sector; not in short segments and on a disk that is nearly full.
 //! - The first checkpoint of an epoch is in both slots, and builds on the base that its recovery has just read: so an
 //!   opening never leads to a base that it knows nothing of. The checkpoints of the epoch before it are there until two more
@@ -63,12 +63,12 @@ impl Base {
     }
 }
 
-/// What a checkpoint builds on.
+/// The base of a checkpoint, by its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuildsOn {
     /// Nothing: it is a full one.
     Nothing,
-    /// The same, and no other base is kept: it goes into both slots of the root.
+    /// No base, and no other base is kept: the checkpoint goes into both slots of the root.
     Alone,
     /// The base of the last checkpoint.
     Last,
@@ -79,9 +79,9 @@ pub(crate) enum BuildsOn {
 /// The bases of the last checkpoint and of the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
-    /// What the last checkpoint builds on: itself if it is a full one.
+    /// The base of the last checkpoint: itself if it is a full one.
     last: Option<Base>,
-    /// What the one before it builds on; the next one will, in its turn.
+    /// The base of the one before it, and of the next one in its turn.
     next: Option<Base>,
     /// Tables that have changed since the last checkpoint.
     changed: BTreeSet<TableId>,
@@ -102,7 +102,7 @@ impl Bases {
         self.changed.insert(table);
     }
 
-    /// What the next checkpoint is to build on. `begins_epoch`: it will be in both slots of the root, and somebody waits for
+    /// Chooses the base of the next checkpoint. `begins_epoch`: it will be in both slots of the root, and somebody waits for
     /// the opening or the first commit; so a base that is used up is left to the next checkpoint in its turn.
     pub(crate) fn choose(&self, begins_epoch: bool) -> BuildsOn {
         let choice = match begins_epoch {
@@ -168,7 +168,7 @@ impl Bases {
         self.next.take().is_some()
     }
 
-    /// Nothing builds on what there is: the next two checkpoints are full ones.
+    /// Drops both bases: the next two checkpoints are full ones.
     pub(crate) fn forget(&mut self) {
         (self.last, self.next) = (None, None);
     }

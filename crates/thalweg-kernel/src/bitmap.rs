@@ -1,6 +1,6 @@
 //! Bits of rows, read 64 at a time: the lowest bit of a byte comes first, as in Arrow.
 //!
-//! Invariants: a [`Bitmap`] that exists lies within its bytes; bits behind its end read as zero.
+//! Invariants: a [`Bitmap`] that exists lies within its bytes; bits past its end read as zero.
 
 /// A borrowed run of bits that may start inside a byte.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl<'a> Bitmap<'a> {
         self.len_bits
     }
 
-    /// Whether bit `index` is set; false behind the end.
+    /// Whether bit `index` is set; false past the end.
     #[must_use]
     pub fn is_set(&self, index: usize) -> bool {
         let at = self.offset_bits + index;

@@ -3,7 +3,7 @@
 //! Invariants
 //! - A block does not know where it lies: it can be copied. Its head carries a plain checksum that whoever refers to
 //!   the block repeats, and that covers the checksums of everything else.
-//! - Chunks of the front, which say what to read, come before those that belong to rows. Each group ascends by column and role,
+//! - Chunks of the front, which decide what to read, come before those that belong to rows. Each group ascends by column and role,
 //!   and chunks follow each other without gaps.
 //! - Every page of every chunk, and every prelude, can be read, verified and decoded without the others.
 //! - A [`BlockHead`] is verified; bytes of chunks are handed out verified only ([`ChunkPages`]).

@@ -175,7 +175,7 @@ impl SharedDefinitions {
         self.bytes
     }
 
-    /// Bytes of those that tables have; looks at all of them.
+    /// Bytes of those that tables have; walks through all of them.
     pub(crate) fn bytes_in_use(&self) -> u64 {
         let in_use = self.shared.iter().filter(|bytes| !bytes.is_unique());
         in_use.map(|bytes| bytes.len() as u64).sum()

@@ -41,13 +41,13 @@ impl Change {
     }
 
     /// Checks a change on its own, without the state and the other changes of its commit: called before it is written and
-    /// after it was read. `Err` says what is wrong.
+    /// after it was read. `Err` names what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Rows(part) => check_rows(part),
             Self::Group { head, entries, .. } => {
                 head.check()?;
-                // One that is complete says that the rows of the commit have no entries in an index; one that covers may leave all
+                // One that is complete means that the rows of the commit have no entries in an index; one that covers may leave all
                 // rows out.
                 ensure(
                     !entries.is_empty() || head.is_complete || head.left_out > 0,
@@ -93,7 +93,7 @@ impl Change {
         }
     }
 
-    /// What it adds to an order by itself, and not in the place of something else: a GROUP, or fragments.
+    /// The items that it adds to an order by itself, and not in the place of others: those of a GROUP, or fragments.
     pub(crate) fn adds(&self) -> Option<(&AddHead, &[Entry])> {
         match self {
             Self::Group { head, entries, .. } => Some((head, entries)),

@@ -10,7 +10,7 @@
 //!   checkpoints that the slots of the root name.
 //! - Both bases stay for as long as a slot of the root, or the next checkpoint, needs them.
 //!
-//! What could go wrong, each with a test in this crate or in `thalweg-sim`:
+//! Failures to guard against, each with a test in this crate or in `thalweg-sim`:
 //! - A table that changed is not in the difference, and comes back old: all changes pass [`Working`]'s `put_table` or
 //!   `remove_table`, open rows are taken from the tables that have some, and a checkpoint lists what has changed since the
 //!   base of the next one, which an opening that continues from here would not know.
@@ -19,7 +19,7 @@
 //! - A base goes while something needs it: garbage asks for the segments of both slots and both bases, and writes two
 //!   checkpoints first that need no older segment.
 //! - An epoch that was not finished holds the base of another one: a checkpoint becomes a base when the root names it.
-//! - A frame is damaged: a repair takes the checkpoint of the other slot, and the log behind it. Where both slots name one,
+//! - A frame is damaged: a repair takes the checkpoint of the other slot, and the log after it. Where both slots name one,
 //!   the first of an epoch, it takes the one before, on the other base, whose log no garbage collection has removed yet.
 //! - A sector is lost: checkpoints share none, nor does one share its first with commits before it.
 //! - A base is damaged, and checkpoints go on to build on it in their turn: those of the other turn are whole, and an opening
@@ -55,7 +55,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 const CHECKPOINT_VERSION: u32 = 2;
-/// What else there is of a table: orders beside its rows, or there once were.
+/// Flags of a table with orders beside its rows, or that once had some.
 const HAS_ORDERS: u8 = 1;
 /// Masks of its items, all of them.
 const HAS_MASKS: u8 = 4;
@@ -336,13 +336,13 @@ fn get_orders(wire: &mut Fields<'_>, table: TableId) -> Result<Orders> {
     Ok(orders)
 }
 
-/// What could not be put into the index, because a page of it cannot be read.
+/// Appends the changes that could not be made to the index, because a page of it cannot be read.
 fn put_pending(pending: &Pending, out: &mut Vec<u8>) -> Result<()> {
     out.put_u64(pending.since.0);
     put_names(&pending.removed, out);
     out.put_u32(len_u32(pending.runs.len()));
     pending.runs.iter().for_each(|run| run.put(out));
-    // Nothing limits how much comes to wait, while a list is limited.
+    // How much waits has no limit, but the length of a list has one.
     for entries in index::lists_of(&pending.added) {
         put_sized(out, |out| index::encode_entries(entries, out))?;
     }
@@ -417,7 +417,7 @@ pub(crate) fn bases_of(section: &[u8], own: Place) -> Result<Vec<Place>> {
     Ok(both.into_iter().flatten().map(|base| base.place).collect())
 }
 
-/// The features that a checkpoint names, and the fields behind them.
+/// The features that a checkpoint names, and the fields after them.
 fn fields_of(section: &[u8]) -> Result<(Fields<'_>, Features)> {
     let what = "checkpoint";
     let mut wire = Fields::new(section, what);
@@ -502,7 +502,7 @@ pub(crate) fn get_checkpoint(section: &[u8], own: Place, mut working: Working) -
     Ok(working)
 }
 
-/// This version knows no further part of a checkpoint.
+/// Refuses further parts of a checkpoint: this version knows none.
 fn check_parts(wire: &mut Fields<'_>) -> Result<()> {
     if wire.u32()? == 0 {
         return Ok(());
@@ -588,7 +588,7 @@ fn get_open_rows(wire: &mut Fields<'_>, table: TableId, working: &mut Working) -
 }
 
 /// Compares the masks of a table with what is in memory of it: its open rows, and the root of its blocks. Items are looked up by
-/// `verify`, and by whoever reads or changes them. Where changes wait for a page, nobody knows what there is.
+/// `verify`, and by whoever reads or changes them. Where changes wait for a page, it is not known what there is.
 fn check_masks(working: &Working, table: TableId) -> Result<()> {
     let Some(state) = working.table(table) else {
         return Ok(());

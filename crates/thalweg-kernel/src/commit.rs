@@ -1,4 +1,4 @@
-//! What a caller hands in: a commit is rows, groups of encoded blocks and edits, stored in one frame, whole or not at all.
+//! Commits as callers hand them in: rows, groups of encoded blocks and edits, stored in one frame, whole or not at all.
 
 use crate::block::EncodedBlock;
 use crate::ids::{CommitNo, TableId};
@@ -51,7 +51,7 @@ pub struct Commit {
 /// Blocks of one order of a table.
 #[derive(Debug)]
 pub struct GroupPart {
-    /// Which order they are added to, and what becomes of open rows and coverage with them.
+    /// Which order they are added to, and how open rows and coverage change with them.
     pub head: AddHead,
     /// The blocks, in the order that their ordinals get.
     pub blocks: Vec<EncodedBlock>,
@@ -107,7 +107,7 @@ pub enum Edit {
     /// Staged and synced fragments become part of an order of a table. Those that cover open rows have blocks with the commits
     /// of these; rows of others are new.
     AddFragments {
-        /// Which order they are added to, and what becomes of open rows and coverage with them.
+        /// Which order they are added to, and how open rows and coverage change with them.
         head: AddHead,
         /// Their root pages.
         roots: Vec<Entry>,

@@ -1,7 +1,7 @@
 //! Commits whose callers do not wait for them: one thread stores them and calls back.
 //!
 //! Invariants: they are stored in the order in which they were handed in; each is answered once, also where the database is closed
-//! or a thread panics; what waits is bounded. Behind a commit that is refused none of the same producer is stored
+//! or a thread panics; what waits is bounded. After a commit that is refused, none of the same producer is stored
 //! ([`crate::producers::RefusedProducers`]). Answers are given outside of every lock, one at a time. The thread is
 //! started by the first of them, so that an opening pays for nothing.
 //!
@@ -26,7 +26,8 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 const MOST_WAITING_BYTES: usize = 64 << 20;
 /// Most commits that are stored at once: commits of others wait for them, some 10 ms.
 const MOST_AT_ONCE: usize = 1024;
-/// Each 4 bytes of masks count as one more commit: to hide further rows of a block takes as long as the block has runs of hidden rows.
+/// Each 4 bytes of masks count as one more commit: to hide further rows of a block takes as long as the block has runs of
+/// hidden rows.
 const MASK_BYTES_OF_COMMIT: usize = 4;
 
 type Answer = Box<dyn FnOnce(Result<CommitNo>) + Send>;
@@ -70,7 +71,7 @@ impl Owed {
         let Some(answer) = self.0.take() else {
             return;
         };
-        // It is code of the caller. That it panics, which the panic hook has told, says nothing of the database.
+        // It is code of the caller. If it panics, which the panic hook has reported, that means nothing for the database.
         if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| answer(result))) {
             // What it panicked with may panic again when it is dropped.
             Box::leak(panicked);
@@ -148,7 +149,7 @@ impl Committer {
         };
         self.shared.call.notify_all();
         let thread = self.thread.lock().take();
-        // An answer may close the database: the thread ends behind that.
+        // An answer may close the database: the thread ends after that.
         if let Some(thread) = thread.filter(|_| !runs_here) {
             // One that panicked has ended writing; closing goes on.
             let _ = thread.join();

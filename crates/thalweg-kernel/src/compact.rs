@@ -2,13 +2,13 @@
 //!
 //! Invariants: a block is copied byte for byte, with its commits and its place in the order of arrival, and swapped in by a
 //! commit that is refused if it is no longer there; so a reader sees the same rows before and after. Only segments that no
-//! recovery would replay are looked at. A segment is emptied of all tables or left alone: moving some of its blocks frees
+//! recovery would replay are considered. A segment is emptied of all tables or left alone: moving some of its blocks frees
 //! nothing.
 //!
-//! Files and syncs are bounded. A round makes one fragment per order of a table, for its blocks of all segments that are emptied. It
-//! begins when that frees a 64th of a segment (1 MiB) for each file to be made, or eight segments, or where a quarter of the
-//! free space is as much; until then the segments stay. Small fragments of the same table are copied along, each by one that is at
-//! least half as long: so a table keeps a number of small ones that grows with the logarithm of their size.
+//! Files and syncs are bounded. A round makes one fragment per order of a table, for its blocks of all segments that are
+//! emptied. It begins when that frees a 64th of a segment (1 MiB) for each file to be made, or eight segments, or where a
+//! quarter of the free space is as much; until then the segments stay. Small fragments of the same table are copied along, each
+//! by one that is at least half as long: so a table keeps a number of small ones that grows with the logarithm of their size.
 //!
 //! Rejected: moving index pages as well. A page that lies in such a segment and leads elsewhere keeps it until the page
 //! itself is replaced, which appends and merges of its neighbours do; pages are a thousandth of the data. A segment that only
@@ -33,7 +33,7 @@ use std::collections::{BTreeSet, HashSet};
 
 /// A segment with less than this share of it in use is rewritten, in percent.
 const LEAST_LIVE_PERCENT: u64 = 60;
-/// The same when there is no space left.
+/// The same share when there is no space left.
 const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 /// A round frees this part of a full segment for each file that it makes. Fragments with less than that are small.
 const SMALL_SHARE: u64 = 64;
@@ -60,7 +60,7 @@ struct Sparse<'a> {
 
 /// Empties segments that have become sparse, if that is worth the files it makes; `is_full`: whatever it makes, as far as
 /// there is room. Returns whether there were any. One with a block that cannot be read stays, for which the error is
-/// returned, and keeps no other. Where the disk told of more room than there was, it is looked at again behind the next checkpoint.
+/// returned, and keeps no other. If the disk reported more room than there was, it is checked again after the next checkpoint.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
     match compact(writer, marked, is_full) {
         Err(error) if error.kind() == ErrorKind::DiskFull => {
@@ -159,7 +159,7 @@ fn sparse_segments<'a>(
     Ok(sparse)
 }
 
-/// Those first that have blocks of the fewest orders of tables, as many as free enough for the files to be made.
+/// Keeps those segments that have blocks of the fewest orders of tables, as many as free enough for the files to be made.
 fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
     sparse.sort_unstable_by_key(|sparse| (sparse.orders.len(), sparse.segment));
     let much_bytes = (MOST_SPARSE_SEGMENTS * writer.segment_bytes)
@@ -233,7 +233,7 @@ impl<'a> Round<'a> {
             .filter(|table| self.is_unreadable(*table))
             .collect();
         if !unreadable.is_empty() {
-            // A segment is emptied of all tables or left alone. It is looked at again behind the next checkpoint.
+            // A segment is emptied of all tables or left alone. It is tried again after the next checkpoint.
             self.writer.due.garbage_stays();
             sparse.retain(|sparse| {
                 { sparse.orders.iter() }.all(|(table, _)| !unreadable.contains(table))
@@ -264,7 +264,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// These segments are the ones to be emptied; returns the tables with blocks in them.
+    /// Sets the segments that are emptied; returns the tables with blocks in them.
     fn take_segments(&mut self, sparse: &[&Sparse<'_>]) -> BTreeSet<TableId> {
         self.segments = sparse.iter().map(|sparse| sparse.segment).collect();
         let orders = sparse.iter().flat_map(|sparse| sparse.orders);
@@ -344,7 +344,7 @@ impl<'a> Round<'a> {
         Ok((!moved.job.edit.orders.is_empty()).then_some(moved))
     }
 
-    /// The same of one order.
+    /// Copies as `copy_table` does, for one order.
     fn copy_order(
         &mut self,
         table: TableId,
@@ -469,7 +469,8 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Copies small fragments of a table behind `bytes` that were copied to a new one; returns them, each with its blocks.
+    /// Copies small fragments of a table after the `bytes` that were copied to a new one; returns them, each with its
+    /// blocks.
     fn copy_along(
         &self,
         table: TableId,

@@ -47,7 +47,7 @@ struct Parts<'a> {
     made: Vec<(TableId, u32)>,
 }
 
-/// How often a commit does what to one table.
+/// Counts of what a commit does to one table.
 #[derive(Default)]
 struct Uses {
     all: usize,

@@ -31,8 +31,8 @@ impl Dropped {
         self.since_checkpoint
     }
 
-    /// A drop found no room. Returns whether that is the first one since the last checkpoint which one before it may keep waiting:
-    /// behind that there must be room for the checkpoints that remove its files.
+    /// Notes that a drop found no room. Returns whether that is the first since the last checkpoint for which an
+    /// earlier drop may be the reason: after that one there must be room for the checkpoints that remove its files.
     pub(crate) fn note_refusal(&mut self) -> bool {
         let is_first = self.since_checkpoint && !self.keeps_waiting;
         self.keeps_waiting = self.since_checkpoint;
@@ -44,7 +44,7 @@ impl Dropped {
         self.keeps_waiting
     }
 
-    /// A checkpoint holds it, or a recovery has settled what becomes of it.
+    /// A checkpoint holds it, or a recovery has settled its outcome.
     pub(crate) fn is_settled(&mut self) {
         self.since_checkpoint = false;
         self.keeps_waiting = false;

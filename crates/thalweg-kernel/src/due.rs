@@ -1,6 +1,6 @@
-//! What commits call for, and who hears of it: blocks of open rows, checkpoints, space.
+//! Work that commits call for, and the threads that wait for it: blocks of open rows, checkpoints, space.
 //!
-//! Invariants: a call is heard by whoever waits or comes to wait next. Open rows of tables whose encoding has failed, most
+//! Invariants: a call reaches whoever waits, or the next one that does. Open rows of tables whose encoding has failed, most
 //! likely because a page of their index is damaged, are counted apart: they keep no other table from appending or from being
 //! encoded. Such a table takes rows until all those tables together have half of what all others may have, so open rows
 //! stay bounded: to the limit, that half, and what was open of a table when its encoding failed first.
@@ -21,7 +21,7 @@ const STUCK_LIMIT_BYTES: u64 = OPEN_LIMIT_BYTES / 2;
 /// How soon a table is encoded again whose encoding has failed.
 const ENCODE_AGAIN_NS: u64 = 10_000_000_000;
 
-/// What commits have called for, for those who do it.
+/// Work that commits have called for, for the threads that do it.
 #[derive(Default)]
 pub(crate) struct Due {
     /// Raw bytes of open rows: of tables that can be encoded as far as is known, and of the others.
@@ -49,7 +49,7 @@ struct Stuck {
     since_ns: u64,
 }
 
-/// A call that is heard also if nobody waits yet.
+/// A call that is kept if nobody waits yet.
 #[derive(Default)]
 pub(crate) struct Call {
     called: Mutex<bool>,
@@ -114,7 +114,7 @@ impl Due {
         self.open_bytes.load(Ordering::Relaxed) >= OPEN_LIMIT_BYTES
     }
 
-    /// Tells how the encoding of a table ended; returns whether it had failed before.
+    /// Notes how the encoding of a table ended; returns whether it had failed before.
     pub(crate) fn note_encoded(&self, table: TableId, error: Option<Error>, now_ns: u64) -> bool {
         let mut stuck = self.stuck.lock();
         let before = match error {
@@ -168,7 +168,7 @@ impl Due {
         self.checkpoint.swap(false, Ordering::Relaxed)
     }
 
-    /// There may be files that nothing needs.
+    /// Notes that there may be files that nothing needs.
     pub(crate) fn expect_garbage(&self) {
         self.garbage.store(true, Ordering::Relaxed);
     }
@@ -180,12 +180,12 @@ impl Due {
         }
     }
 
-    /// Some could not be removed yet: to be looked at again behind the next checkpoint.
+    /// Notes that some garbage could not be removed yet: it is tried again after the next checkpoint.
     pub(crate) fn garbage_stays(&self) {
         self.garbage_stayed.store(true, Ordering::Relaxed);
     }
 
-    /// There is a checkpoint: what stayed is looked at again.
+    /// Tries garbage that stayed again: there is a checkpoint.
     pub(crate) fn look_at_garbage_again(&self) {
         if self.garbage_stayed.swap(false, Ordering::Relaxed) {
             self.expect_garbage();
@@ -210,8 +210,8 @@ impl Due {
     }
 }
 
-/// What an append is told that was not begun, because open rows cannot be encoded. Whatever that error says of the outcome
-/// of a commit, it is not said of this one.
+/// The error of an append that was not begun, because open rows cannot be encoded. If `error` leaves the outcome of a
+/// commit open, that does not apply to this append: it was not stored.
 pub(crate) fn not_stored(error: &Error) -> Error {
     let cause = error.cause();
     let message = format!(

@@ -1,4 +1,4 @@
-//! The one error type of the engine: a kind that says what the caller can do, and a message for a person.
+//! The one error type of the engine: a kind that decides what the caller can do, and a message for a person.
 //!
 //! Invariants: errors are cheap to clone, because one failed sync answers every waiter of its group; a kind maps to
 //! exactly one exception of the Python API.
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_env::{NotOwner, Released, is_unreadable};
 
-/// What an error means for the caller.
+/// The kind of an error, by what it means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -66,7 +66,7 @@ impl Error {
         }))
     }
 
-    /// The same with its cause.
+    /// An error with its cause.
     pub fn with_source(
         kind: ErrorKind,
         message: impl Into<String>,
@@ -93,7 +93,7 @@ impl Error {
         Self::new(ErrorKind::Unsupported, message)
     }
 
-    /// What is wrong with bytes that lie at `place`: damage, unless a newer version has written them.
+    /// Turns an error about bytes into one that names their `place`: `Corruption`, unless a newer version has written them.
     pub(crate) fn in_bytes_at(&self, place: impl fmt::Display) -> Self {
         match self.kind() {
             ErrorKind::Unsupported => Self::new(
@@ -104,7 +104,7 @@ impl Error {
         }
     }
 
-    /// What the operating system said while `doing`; a full disk gets a kind of its own.
+    /// An error of the operating system while `doing`; a full disk has a kind of its own.
     pub fn io(doing: impl fmt::Display, source: std::io::Error) -> Self {
         if let Some(error) = source.get_ref().and_then(|e| e.downcast_ref::<NotOwner>()) {
             return Self::not_owner(*error);
@@ -122,12 +122,13 @@ impl Error {
         Self::with_source(kind, format!("{doing}: {source}"), source)
     }
 
-    /// Whether it tells of bytes that cannot be had: they fail their checks, are missing, or the device does not return them.
+    /// Whether it is of bytes that cannot be had: they fail their checks, are missing, or the device does not return them.
     pub(crate) fn is_of_unreadable_bytes(&self) -> bool {
         self.kind() == ErrorKind::Corruption || self.is_unreadable()
     }
 
-    /// Whether it says that a commit does not fit the state before it, and nothing else: no call has failed, no byte is damaged.
+    /// Whether it means that a commit does not fit the state before it, and nothing else: no call has failed, no byte
+    /// is damaged.
     pub(crate) fn is_misfit(&self) -> bool {
         matches!(
             self.kind(),
@@ -158,12 +159,12 @@ impl Error {
         Self::with_source(ErrorKind::Unavailable, error.to_string(), error)
     }
 
-    /// What the caller can do about it.
+    /// The kind, which decides what the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The error of the engine that this one tells of, if it does.
+    /// The error of the engine that caused this one, if one did; else this one.
     pub(crate) fn cause(&self) -> &Self {
         let source = std::error::Error::source(self);
         source

@@ -1,4 +1,4 @@
-//! How a job of the leader fails, and what its callers are told.
+//! How a job of the leader fails, and which errors its callers get.
 //!
 //! Invariant: what is [`Failure::Refused`] has left the log and the state in memory as they were.
 
@@ -22,7 +22,7 @@ impl Failure {
         matches!(self, Self::Refused(error) if error.kind() == ErrorKind::DiskFull)
     }
 
-    /// The same where it makes no difference.
+    /// The error alone, where the kind of failure makes no difference.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Refused(error) | Self::Stale(error) | Self::Full(error) | Self::Fatal(error) => {
@@ -34,7 +34,7 @@ impl Failure {
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-/// How a write or a sync has failed.
+/// The failure of a write or a sync.
 pub(crate) fn fatal(error: Error) -> Failure {
     if error.kind() == ErrorKind::DiskFull {
         Failure::Full(error)
@@ -60,7 +60,7 @@ impl From<Failure> for Broken {
     }
 }
 
-/// The error of a batch whose frames may or may not have reached the disk. Never `DiskFull`, which says that nothing
+/// The error of a batch whose frames may or may not have reached the disk. Never `DiskFull`, which means that nothing
 /// was stored.
 pub(crate) fn outcome_unknown(error: &Error, until: &str) -> Error {
     let message = format!("{error}; whether this commit was stored is not known before {until}");

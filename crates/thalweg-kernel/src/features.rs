@@ -25,29 +25,29 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// Those that this program uses in whatever it writes: nothing but the blocks tells which codecs they have, and a
+    /// Features that this program uses in whatever it writes: nothing but the blocks shows which codecs they have, and a
     /// replay does not read them.
     pub(crate) const WRITTEN: Self = Self {
         to_read: CODECS,
         to_write: CODECS,
     };
 
-    /// Those of a database with a table that has indexes.
+    /// Features of a database with a table that has indexes.
     pub(crate) const ORDERS: Self = Self {
         to_read: ORDERS,
         to_write: ORDERS,
     };
 
-    /// Those of a database in which rows were hidden.
+    /// Features of a database in which rows were hidden.
     pub(crate) const MASKS: Self = Self {
         to_read: MASKS,
         to_write: MASKS,
     };
 
-    /// Those that this program knows.
+    /// Features that this program knows.
     const KNOWN: u32 = ORDERS | MASKS | GRIDS | CODECS;
 
-    /// These and others.
+    /// These features and others.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             to_read: self.to_read | other.to_read,

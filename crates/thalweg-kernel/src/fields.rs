@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
         Error::newer(self.what, what)
     }
 
-    /// Nothing is left over.
+    /// Checks that nothing is left over.
     pub(crate) fn finish(self) -> Result<()> {
         let parsed = self.reader.end();
         self.told(parsed)

@@ -5,7 +5,7 @@
 //! the two, so pages that both share are not read: a round of cleaning reads nothing of tables that have not changed since
 //! the checkpoint, also the first round of an opening. A use is never missing: pages that are not on disk yet have no bytes, and
 //! count once they have. Fragments are not entered: all of one is used, or nothing. Changes that wait for a page count once
-//! they are made; until then nobody knows what their table needs.
+//! they are made; until then it is not known what their table needs.
 //!
 //! Rejected: counting at every commit. It puts the bookkeeping on the path of each append and must survive recovery exactly.
 //! Rejected as well: a walk through the whole index of each table that has changed, at each round: of 10^9 rows that is a hundred
@@ -55,7 +55,7 @@ impl KnownUses {
         })
     }
 
-    /// Of the tree below a root page, on disk as a whole.
+    /// The uses of the tree below a root page, which is on disk as a whole.
     fn of_root(tree: &Tree, uses: Uses) -> Self {
         Self {
             tree: tree.clone(),
@@ -81,7 +81,7 @@ impl KnownUses {
     }
 }
 
-/// What is known of the uses of an order.
+/// The uses of an order, as far as they are known.
 #[derive(Clone, Debug)]
 pub(crate) enum OrderUses {
     /// Nothing: whoever needs them walks through the tree.
@@ -100,8 +100,8 @@ pub(crate) struct StoredUses {
     list: ListBytes,
 }
 
-/// The bytes of a list. Those of a few files, as most tables have them, take no allocation. Rejected: a slice of the checkpoint, all
-/// of which would stay in memory with it.
+/// The bytes of a list. Those of a few files, as most tables have them, take no allocation. Rejected: a slice of the
+/// checkpoint, all of which would stay in memory with it.
 #[derive(Clone, Debug)]
 enum ListBytes {
     Short(u8, [u8; SHORT_LIST_BYTES]),
@@ -131,7 +131,7 @@ impl ListBytes {
 }
 
 impl OrderUses {
-    /// Of an order that is made.
+    /// The uses of an order that is made.
     pub(crate) fn of_nothing(table: TableId) -> Self {
         Self::stored(&Tree::empty(table), &[])
     }
@@ -215,8 +215,8 @@ pub(crate) fn uses_of<'a>(
         if known.is_of(tree) {
             return Ok(Found::Known(Cow::Borrowed(known.uses())));
         }
-        // Files of the tree before were needed until now. Where one of its pages cannot be read all the same, the new tree says
-        // everything.
+        // Files of the tree before were needed until now. Where one of its pages cannot be read all the same, a walk
+        // through the new tree finds everything.
         let changes = known.changes(tree, loader).ok();
         if let Some(uses) = changes.and_then(|changes| changes.added_to(known.uses())) {
             return Ok(Found::Known(Cow::Owned(uses)));
@@ -320,12 +320,12 @@ pub(crate) fn may_be_of(uses: &[FileUse], root: Option<&Entry>) -> bool {
     let has_root = of_root.is_ok_and(|at| uses[at].page_bytes >= root.address.bytes.into());
     let mut blocks = uses.iter().map(|used| used.block_bytes);
     let sum = blocks.try_fold(0_u64, u64::checked_add);
-    // There is no file 0: nothing says so of what a hostile writer has made.
+    // There is no file 0, but a hostile writer may have named it.
     let has_files = uses.first().is_some_and(|used| used.file > FileId(0));
     has_files && has_root && sum == Some(root.block_bytes)
 }
 
-/// The only spelling of the uses that these bytes say, for whoever tries any bytes.
+/// The only spelling of the uses that these bytes encode, for whoever tries any bytes.
 #[doc(hidden)]
 #[must_use]
 pub fn respelled_uses(bytes: &[u8], root: Option<&Entry>) -> Option<Vec<u8>> {

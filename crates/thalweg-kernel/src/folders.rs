@@ -3,10 +3,10 @@
 //! Invariants
 //! - Before the root of a database is written, the name of every folder on its path was synced in the folder above it: a power
 //!   cut after that takes no part of the path. A path is synced as a whole, whoever made its folders: an attempt that was
-//!   killed may have made them and synced none, and nothing tells.
+//!   killed may have made them and synced none, and nothing shows that.
 //! - A folder is made only where the folder above it can be synced, and is removed again where that sync fails after all:
 //!   after a failed sync the name looks clean in the cache, and no later sync would write it.
-//! - So a database with a root needs none of this, and opening it looks at no folder above it.
+//! - So a database with a root needs none of this, and opening it checks no folder above it.
 //! - The folders inside of a database without a root are nobody else's: empty, they are removed as well where that sync fails,
 //!   whichever attempt made them. Those above may be somebody's, and stay: the name of one that an attempt made which was
 //!   killed can be lost if the sync of the next attempt fails, and a power cut comes after a third one.
@@ -59,8 +59,8 @@ pub(crate) fn restore_folders(env: &Env, dir: &Path) -> Result<()> {
     sync_path(env, dir)?;
     make_inside(env, dir).inspect_err(|_| {
         for folder in inside(dir) {
-            // Who made an empty one may have been killed before its name was synced: made anew, the next sync writes it. The database
-            // may need it, so that it cannot just go.
+            // Who made an empty one may have been killed before its name was synced: made anew, the next sync writes it. The
+            // database may need it, so that it cannot just go.
             if env.storage().remove_dir(&folder).is_ok() {
                 let _ = env.storage().create_dir(&folder);
             }

@@ -1,7 +1,7 @@
 //! A fragment: blocks of one order of a table in a file of their own, with their index (docs/format/fragment.md).
 //!
 //! Invariants
-//! - A fragment is written once, front to back, and synced with its folder before anyone hears of it. A writer that is
+//! - A fragment is written once, front to back, and synced with its folder before anyone uses it. A writer that is
 //!   dropped before that cuts its file to nothing, but not in a child of a fork: the file is its parent's.
 //! - It is self-contained: two ranged reads find everything in it. Its root page is an item in the index of its order.
 //! - Header, pages and footer are sealed: bytes of another database, file or place are refused.
@@ -88,7 +88,7 @@ impl FragmentWriter {
     /// Writes copies of blocks ([`Self::copy_block`]); returns the root entry.
     ///
     /// # Errors
-    /// Whatever reading and writing lead to.
+    /// Those of reading and writing.
     pub(crate) fn copy_of(mut self, store: &Store, blocks: &[Entry]) -> Result<Entry> {
         for entry in blocks {
             self.copy_block(&read_to_copy(store, entry)?)?;
@@ -99,7 +99,7 @@ impl FragmentWriter {
     /// Creates the file of a new fragment. `id` was never used before, and is in `staged`.
     ///
     /// # Errors
-    /// Whatever creating the file leads to.
+    /// Those of creating the file.
     pub(crate) fn create(
         store: &Arc<Store>,
         id: FileId,
@@ -160,7 +160,7 @@ impl FragmentWriter {
     /// Appends a block of the table byte for byte, with its commits and its place in the order of arrival.
     ///
     /// # Errors
-    /// Whatever writing leads to; the writer is to be dropped then.
+    /// Those of writing; the writer is to be dropped then.
     pub(crate) fn copy_block(&mut self, block: &EncodedBlock) -> Result<()> {
         self.store.check_owner()?;
         assert!(
@@ -195,8 +195,8 @@ impl FragmentWriter {
         Ok(root)
     }
 
-    /// The same without the sync of the folder: for whoever writes several fragments, calls [`Store::sync_data_folder`] once for
-    /// all of them before anyone hears of one, and abandons them if that fails.
+    /// Finishes it without the sync of the folder: for whoever writes several fragments, calls [`Store::sync_data_folder`] once for
+    /// all of them before anyone uses one, and abandons them if that fails.
     ///
     /// # Errors
     /// See [`Self::finish`].
@@ -308,7 +308,7 @@ fn put_header(database: DatabaseId, id: FileId, (table, order): (TableId, u32), 
     out.extend_from_slice(&header);
 }
 
-/// The table whose fragment a file says it is; `None`: its header cannot be read, or fails its checks.
+/// The table of a fragment, by its header; `None`: that cannot be read, or fails its checks.
 pub(crate) fn fragment_table(store: &Store, id: FileId) -> Option<TableId> {
     let header = store.read(id, 0, FRAGMENT_HEADER_BYTES).ok()?;
     let table = TableId(Reader::new(&header[12..16]).u32().ok()?);

@@ -29,7 +29,7 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 /// Most sections of one frame: far above what a commit is allowed to hold.
 pub(crate) const FRAME_MAX_SECTIONS: usize = 4096;
 
-/// What a section holds.
+/// The kind of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SectionKind {
@@ -60,7 +60,7 @@ impl SectionKind {
         })
     }
 
-    /// What is inside carries its own checksums, so that recovery need not read it where it is proven.
+    /// Whether its content carries its own checksums, so that recovery need not read it where it is proven.
     pub(crate) fn checks_itself(self) -> bool {
         matches!(self, Self::Blocks | Self::Pages)
     }
@@ -71,7 +71,7 @@ pub(crate) fn seal(database: DatabaseId, at: LogPosition) -> u32 {
     sealing_crc(database, at.segment, at.offset, &[])
 }
 
-/// What the header says besides lengths and sections.
+/// The fields of the header besides lengths and sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameId {
     pub(crate) commit: CommitNo,
@@ -79,7 +79,7 @@ pub(crate) struct FrameId {
     /// CRC of the header before it.
     pub(crate) previous_crc: u32,
     pub(crate) synced_to: LogPosition,
-    /// Readers may show it as soon as it verifies, whatever `live` says.
+    /// Readers may show it as soon as it verifies, whatever `live` announces.
     pub(crate) shown_on_write: bool,
     /// When it was built, in nanoseconds since 1970-01-01 UTC on the writer's clock. Shown, and decides nothing.
     pub(crate) time_ns: i64,
@@ -105,7 +105,7 @@ pub(crate) struct FrameHead {
 
 /// Builds a frame: small sections first, self-checking ones last.
 ///
-/// The bulk of BLOCKS is not copied: the caller writes its pieces behind [`FrameBuilder::finish`]'s bytes.
+/// The bulk of BLOCKS is not copied: the caller writes its pieces after [`FrameBuilder::finish`]'s bytes.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuilder {
     entries: Vec<SectionEntry>,
@@ -124,7 +124,7 @@ impl FrameBuilder {
     /// Adds a section that `write` appends to the buffer.
     ///
     /// # Errors
-    /// What `write` says; the builder is of no use then.
+    /// Those of `write`; the builder is of no use then.
     pub(crate) fn section(
         &mut self,
         kind: SectionKind,
@@ -157,7 +157,7 @@ impl FrameBuilder {
         Ok(())
     }
 
-    /// Adds a section of `bytes` blocks that the caller writes behind the frame's head, in this order, padded to 8.
+    /// Adds a section of `bytes` blocks that the caller writes after the frame's head, in this order, padded to 8.
     pub(crate) fn blocks(&mut self, bytes: usize) {
         let (kind, offset) = (SectionKind::Blocks, len_u32(self.bulk_bytes));
         self.entries.push(SectionEntry {
@@ -252,7 +252,7 @@ pub(crate) fn restamp(frame: &mut [u8], head: &FrameHead, id: &FrameId, seal: u3
 /// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAFrame {
-    /// More bytes are needed to tell: so many in all.
+    /// More bytes are needed to decide: so many in all.
     Short(usize),
     /// No frame begins here, or one that is torn, stale or damaged.
     Invalid(&'static str),
@@ -260,7 +260,7 @@ pub(crate) enum NotAFrame {
     Newer(&'static str),
 }
 
-/// What a frame whose header has this CRC begins with.
+/// The first bytes of a frame whose header has this CRC.
 pub(crate) fn frame_front(crc: u32) -> [u8; FRAME_FRONT_BYTES] {
     let mut front = [0; FRAME_FRONT_BYTES];
     front[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
@@ -319,7 +319,7 @@ fn is_unknown(entry: &[u8]) -> bool {
     SectionKind::from_u8(entry[0]).is_none() || entry[1..4] != [0; 3]
 }
 
-/// Whether the entries of a section table, or the first of them, may be those of a frame: sections lie one behind the other, without
+/// Whether the entries of a section table, or the first of them, may be those of a frame: sections follow each other, without
 /// a gap but padding, and fill it.
 fn sections_fit(table: &[u8], section_count: usize, frame_bytes: u32) -> bool {
     let align = FRAME_ALIGN as u64;
@@ -348,7 +348,7 @@ impl FrameHead {
         }
         let header = Header::read(bytes).map_err(|_| NotAFrame::Invalid("header fields"))?;
         let section_count = usize::from(header.sections);
-        // Before its checksum is worked out: a search behind the end of the log meets bytes of rows that begin like a frame.
+        // Before its checksum is worked out: a search past the end of the log meets bytes of rows that begin like a frame.
         if section_count > FRAME_MAX_SECTIONS {
             return Err(NotAFrame::Invalid("too many sections"));
         }
@@ -539,7 +539,7 @@ mod tests {
         for (at, byte) in unknown.into_iter().chain(kinds) {
             let read = forged(at, byte);
             assert!(matches!(read, Err(NotAFrame::Newer(_))), "{at}: {read:?}");
-            // With a wrong checksum it says nothing.
+            // With a wrong checksum it does not count.
             let (mut bytes, seal) = frame();
             bytes[at] = byte;
             let read = FrameHead::parse(&bytes, seal);
@@ -580,7 +580,7 @@ mod tests {
         let parsed = FrameHead::parse(&bytes[..FRAME_HEADER_BYTES], seal).unwrap_err();
         let what = "more sections than the frame has room for";
         assert_eq!(parsed, NotAFrame::Invalid(what));
-        // Its first two sections tell that it is none: both begin at the same place.
+        // Its first two sections show that it is none: both begin at the same place.
         let (mut bytes, seal) = frame();
         bytes.copy_within(64 + 4..64 + 8, 64 + 16 + 4);
         let parsed = FrameHead::parse(&bytes[..FRAME_HEADER_BYTES + 2 * 16], seal);
@@ -607,7 +607,7 @@ mod tests {
         #[test]
         fn a_changed_byte_is_noticed(at in 0usize..200, flip in 1u8..) {
             let (mut bytes, seal) = frame();
-            let at = at % (bytes.len() - 16); // Blocks and padding behind them check themselves.
+            let at = at % (bytes.len() - 16); // Blocks and padding after them check themselves.
             bytes[at] ^= flip;
             let noticed = match FrameHead::parse(&bytes, seal) {
                 Err(_) => true,

@@ -1,23 +1,23 @@
-//! How much room there is on the disk, as far as it can be told.
+//! How much room there is on the disk, as far as that can be known.
 //!
-//! Invariants: no more is counted on than the file system tells of. It tells of space that cannot be had where
-//! a quota is used up (of a user, a folder or a subvolume), or the device below (thin volumes). A file that found no room, though
-//! enough was told of, shows that: from then on the disk counts as full, whatever is told, until a file found as much room as
-//! makes the difference between a full disk and any other.
+//! Invariants: no more is counted on than the file system reports. It also reports space that cannot be had where a
+//! quota is used up (of a user, a folder or a subvolume), or the device below (thin volumes). A file that found no
+//! room, though enough was reported, shows that: from then on the disk counts as full, whatever is reported, until a
+//! file has found as much room as makes the difference between a full disk and any other.
 
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use thalweg_env::Env;
 use thalweg_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Behind a file that found no room, a drop takes the disk for full for so long, and then looks again.
+/// After a file found no room, drops take the disk as full for this long, and then check again.
 const LOOK_AGAIN_NS: u64 = 10_000_000_000;
 
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
     env: Env,
     dir: PathBuf,
-    /// More was told of than there was.
+    /// More free space was reported than there was.
     is_overstated: AtomicBool,
     /// When that was last found out.
     refused_ns: AtomicU64,
@@ -33,13 +33,14 @@ impl FreeSpace {
         }
     }
 
-    /// What the file system tells of; no limit where it cannot be told: the write that finds no room tells.
+    /// The free space that the file system reports; no limit if it cannot report any: then the write that finds no room
+    /// decides.
     pub(crate) fn told_bytes(&self) -> u64 {
         let told = self.env.storage().free_bytes(&self.dir);
         told.unwrap_or(u64::MAX)
     }
 
-    /// What can be counted on.
+    /// The bytes that can be counted on.
     pub(crate) fn counted_bytes(&self) -> u64 {
         match self.is_overstated() {
             true => 0,
@@ -61,7 +62,7 @@ impl FreeSpace {
         self.is_overstated.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk tells of more than it has, and it is some time since a file last found that out.
+    /// Whether the disk reports more than it has, and it is some time since a file last found that out.
     pub(crate) fn is_worth_a_look(&self) -> bool {
         let refused_ns = self.refused_ns.load(Ordering::Relaxed);
         self.is_overstated() && self.now_ns().saturating_sub(refused_ns) >= LOOK_AGAIN_NS
@@ -72,7 +73,7 @@ impl FreeSpace {
     }
 
     /// Learns from a file that has found no room for `bytes` more, as long as it takes what it has found: once it is removed, or
-    /// others remove some, any disk tells of room again.
+    /// others remove some, any disk reports room again.
     pub(crate) fn note_refused(&self, error: &Error, bytes: u64) {
         if error.kind() == ErrorKind::DiskFull && self.may_have(bytes) {
             self.is_overstated.store(true, Ordering::Relaxed);

@@ -2,12 +2,12 @@
 //!
 //! Invariants: what is deleted is not referenced by the snapshot that was marked, is older than the log that either root
 //! slot would replay, is not being staged, and is needed by no older snapshot of this or another process, unless that one
-//! has been in the way for too long. Of a table whose index cannot be read it is not known what it needs: all that may be
-//! its stays, which is every segment, and every fragment but those that say that they are another table's;
-//! so what commits name that wait for a page of that index stays as well. No file is cut or written again before it is deleted, and no id is used twice: who
-//! comes too late finds a file missing, never other bytes. Marking reads index pages only, and only those that have changed since it
-//! was done last ([`crate::file_uses`]). It is done after something was dropped or replaced, when the log goes on in a new segment, at
-//! opening, and behind the next checkpoint if something could not be removed yet.
+//! has been in the way for too long. Of a table whose index cannot be read it is not known what it needs, so all that may be
+//! its stays: every segment, and every fragment but those whose headers name another table. So the files named by
+//! commits that wait for a page of that index stay as well. No file is cut or written again before it is deleted, and no id is
+//! used twice: who comes too late finds a file missing, never other bytes. Marking reads index pages only, and only
+//! those that have changed since it was done last ([`crate::file_uses`]). It is done after something was dropped or replaced,
+//! when the log goes on in a new segment, at opening, and after the next checkpoint if something could not be removed yet.
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
@@ -63,10 +63,10 @@ impl Cleaner {
         }
     }
 
-    /// What can go as of now: files that were given out before the first line, that are not staged now, and that the
-    /// snapshot taken after it does not need. Nothing can need them again: a segment that is left gets no more frames, a
-    /// fragment becomes part of a table only from among the staged ones. Seen by the leader, so that no commit is under way
-    /// that has taken a fragment out of the staged ones and is not in the snapshot yet.
+    /// Finds the files that can go as of now: they were given out before the first line, are not staged now, and the
+    /// snapshot taken after it does not need them. Nothing can need them again: a segment that is left gets no more
+    /// frames, a fragment becomes part of a table only from among the staged ones. Runs in the leader, so that no
+    /// commit is under way that has taken a fragment out of the staged ones and is not in the snapshot yet.
     pub(crate) fn mark(&self) -> Result<Marked> {
         let writer = &self.writer;
         if let Some(poison) = writer.poison() {
@@ -137,11 +137,11 @@ impl Cleaner {
     }
 }
 
-/// What was done.
+/// The result of a round.
 struct Collected {
     /// Files that were removed.
     files: usize,
-    /// What is left, because snapshots may need it.
+    /// Files that were left, because snapshots may need them.
     waiting: Option<Waiting>,
 }
 
@@ -190,7 +190,7 @@ impl Waiting {
     }
 }
 
-/// What a snapshot needs, and which other files are not to be touched: one walk over the index serves all of a round.
+/// The files that a snapshot needs, and others that must not be touched: one walk over the index serves all of a round.
 pub(crate) struct Marked {
     pub(crate) snapshot: Snapshot,
     pub(crate) needed: Needed,
@@ -199,7 +199,7 @@ pub(crate) struct Marked {
     bound: FileId,
 }
 
-/// What is known of what a snapshot needs.
+/// The files that a snapshot needs, as far as the index can be read.
 #[derive(Debug, Default)]
 pub(crate) struct Needed {
     pub(crate) files: HashMap<FileId, Live>,
@@ -211,7 +211,7 @@ impl Needed {
     fn add(&mut self, order: (TableId, u32), uses: &[FileUse]) {
         for used in uses {
             let file = self.files.entry(used.file).or_default();
-            // Lists of a hostile checkpoint may say anything of a file, though each of them is checked.
+            // Lists of a hostile checkpoint may claim anything of a file, though each of them is checked.
             file.bytes = file
                 .bytes
                 .saturating_add(used.block_bytes)
@@ -226,7 +226,7 @@ impl Needed {
         if self.files.contains_key(&dead.id) {
             return true;
         }
-        // No table needs an empty fragment, whatever its index says.
+        // No table needs an empty fragment, whatever its index has.
         if self.unreadable.is_empty() || dead.is_empty_fragment(store.env()) {
             return false;
         }
@@ -239,7 +239,7 @@ impl Needed {
     }
 }
 
-/// What of a file is needed.
+/// How much of a file is needed, and by whom.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     /// Of blocks and index pages.
@@ -438,7 +438,7 @@ fn is_pinned_before(cleaner: &Cleaner, floor: PinPlace) -> Result<bool> {
     let writer = &cleaner.writer;
     let here = writer.recent.oldest().is_some_and(|pin| pin < floor);
     let mut slots = cleaner.slots.lock();
-    // Looked at in any case: for those in the way the time begins now.
+    // Checked in any case: for those in the way the time begins now.
     let elsewhere = slots.is_pinned_before(&writer.env, &writer.dir, floor)?;
     Ok(here || elsewhere)
 }
@@ -499,7 +499,7 @@ fn unneeded(cleaner: &Cleaner, marked: &Marked) -> Result<Vec<Dead>> {
 }
 
 /// The bytes of each file that blocks and index pages of a snapshot take; a file that is not listed is not needed. What had to be
-/// found by a walk is told to the leader: checkpoints store it.
+/// found by a walk is handed to the leader: checkpoints store it.
 fn live_files(snapshot: &Snapshot, writer: &Writer) -> Result<Needed> {
     let mut needed = Needed::default();
     let mut learned = Vec::new();

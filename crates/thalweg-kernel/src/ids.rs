@@ -50,7 +50,7 @@ impl Epoch {
     /// The epoch after this one.
     ///
     /// # Errors
-    /// `Limit` behind the last one.
+    /// `Limit` after the last one.
     pub fn next(self) -> Result<Self> {
         let next = self.0.checked_add(1).map(Self);
         next.ok_or_else(|| used_up("epochs", self.0.into()))
@@ -61,7 +61,7 @@ impl CommitNo {
     /// The commit after this one.
     ///
     /// # Errors
-    /// `Limit` behind the last one.
+    /// `Limit` after the last one.
     pub fn next(self) -> Result<Self> {
         let next = self.0.checked_add(1).map(Self);
         next.ok_or_else(|| used_up("commits", self.0))

@@ -1,4 +1,4 @@
-//! What the leader is asked to do.
+//! The jobs that callers hand to the leader.
 
 use crate::commit::{Commit, Edit, Producer};
 use crate::ids::{CommitNo, TableId};
@@ -7,11 +7,11 @@ use crate::limits::{MOST_CARRIED_BYTES, held_bytes};
 use crate::masks::{CoveredRows, Covering, MaskEdit, MovedBlocks, TableMasks};
 use crate::orders::ReplaceEdit;
 
-/// What a caller wants done.
+/// A job of one caller.
 #[derive(Debug)]
 pub(crate) enum Job {
     Commit(Commit),
-    /// One whose caller does not wait, and may hand in others before it knows what became of it.
+    /// One whose caller does not wait, and may hand in others before it knows the outcome.
     CommitLater(Commit),
     /// Blocks of rows that were copied come in the place of the old ones, with the masks that these have then.
     Move(Box<MoveJob>),
@@ -19,11 +19,11 @@ pub(crate) enum Job {
     Cover(Box<CoverJob>),
     /// Everything before it is synced.
     Flush,
-    /// If there is anything behind the last one, or `always`.
+    /// A checkpoint, if there is anything after the last one, or `always`.
     Checkpoint {
         always: bool,
     },
-    /// One behind which files can go: on a full disk what is kept for that serves it.
+    /// A checkpoint after which files can go: on a full disk it may use the space that is kept for that.
     CheckpointToFree,
 }
 
@@ -106,7 +106,7 @@ impl CoverJob {
     }
 }
 
-/// What the callers of a batch want between them.
+/// The combined wants of the callers of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wants {
     /// Somebody waits for a sync.

@@ -1,4 +1,4 @@
-//! An open database: what the layers above hold.
+//! An open database, as the layers above hold it.
 //!
 //! Invariants: one process writes, and holds the lock file for as long; a reader process never writes but its own slot in
 //! `readers`. Work that is not part of a commit (encoding open rows, checkpoints, preparing segments, removing and rewriting
@@ -128,12 +128,12 @@ impl Kernel {
         }
     }
 
-    /// Stores a commit, whole or not at all, and returns as `durability` says.
+    /// Stores a commit, whole or not at all, and returns once it is as durable as `durability` asks.
     ///
     /// # Errors
     /// `Invalid`: its parts contradict each other, or one of them is not sound. `AlreadyExists`: the name of a table is taken.
-    /// `Conflict`: prepare it again from a new snapshot, or first commit again what the message names. `DiskFull`: nothing was stored, try again once there is
-    /// space. `Unavailable`: an earlier write or sync failed; open the database again.
+    /// `Conflict`: prepare it again from a new snapshot, or first commit again what the message names. `DiskFull`: nothing was
+    /// stored, try again once there is space. `Unavailable`: an earlier write or sync failed; open the database again.
     pub fn commit(&self, commit: Commit, durability: Durability) -> Result<CommitNo> {
         self.upkeep()?.commit(commit, durability)
     }
@@ -148,8 +148,8 @@ impl Kernel {
     /// was refused before: a producer then goes on with its lowest number that was not answered as stored.
     ///
     /// The next answers, and commits, wait for one that takes its time. A commit that is handed in is answered once, also where the
-    /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before this
-    /// returns.
+    /// database is closed meanwhile. A database that was opened without threads of its own stores the commit and answers before
+    /// this returns.
     ///
     /// # Errors
     /// Nothing was taken, and `answer` is not called: `Limit` where 64 MiB of such commits wait already, `Unavailable` once the
@@ -175,7 +175,7 @@ impl Kernel {
         self.stage_fragment_of(table, ROWS_ORDER)
     }
 
-    /// The same for blocks of one of its orders.
+    /// A file like that of `stage_fragment` for blocks of one order of a table.
     pub fn stage_fragment_of(&self, table: TableId, order: u32) -> Result<FragmentWriter> {
         self.writer()?.stage_fragment((table, order))
     }
@@ -193,8 +193,8 @@ impl Kernel {
         self.writer()?.flush()
     }
 
-    /// What the masks of deleted rows of all tables take, at most 32 MiB in the end: from [`MANY_MASKS_BYTES`](crate::MANY_MASKS_BYTES)
-    /// on items are to be rewritten without these rows.
+    /// Bytes of the masks of deleted rows of all tables, at most 32 MiB in the end: from
+    /// [`MANY_MASKS_BYTES`](crate::MANY_MASKS_BYTES) on items are to be rewritten without these rows.
     ///
     /// # Errors
     /// `Unavailable` when the database is closed, or open for reading.
@@ -323,7 +323,7 @@ pub(crate) mod tests {
                 .with_leader(|leader| leader.raise_gc_floor(commit))
                 .and_then(|raised| raised)
         };
-        // Nothing was written since it was opened: there is no epoch to speak of.
+        // Nothing was written since it was opened: there is no epoch yet.
         assert_eq!(raise().unwrap_err().kind(), ErrorKind::Unavailable);
         let writer = kernel.writer().unwrap();
         let begun = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);

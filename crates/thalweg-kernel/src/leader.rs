@@ -1,12 +1,12 @@
-//! What one thread at a time does with the log: build frames, write, sync, publish.
+//! The work of the one thread at a time that has the log: it builds frames, writes, syncs and publishes.
 //!
 //! Invariants: a commit is validated against the state that holds all commits before it, then put into the pending bytes and
 //! applied; it is visible, and its caller answered, only after the write, and the sync where anyone of its batch asked
-//! for one. In a batch where nobody does, frames of rows say so, and reading processes find them by themselves; of all
-//! others `live` tells. Pages that a commit needs are loaded before anything of it is done: one that cannot be read refuses
-//! that commit and nothing else. Between applying and writing nothing can fail but the write itself: for want of space it ends
-//! writing until the log was recovered (`recovery`), else for good. So the state in memory never holds what the log does not,
-//! except behind that, where nobody can see it.
+//! for one. In a batch where nobody does, frames of rows are marked so, and reading processes find them by themselves; all
+//! others are announced by `live`. Pages that a commit needs are loaded before anything of it is done: one that cannot be
+//! read refuses that commit and nothing else. Between applying and writing nothing can fail but the write itself: for want
+//! of space it ends writing until the log was recovered (`recovery`), else for good. So the state in memory never holds
+//! what the log does not, except after such a failure, where nobody can see it.
 
 mod accept;
 mod checkpoints;
@@ -58,7 +58,7 @@ enum Ended {
     ForGood,
 }
 
-/// What the leader and those who work beside it use together.
+/// State that the leader shares with those who work beside it.
 pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) dir: PathBuf,
@@ -94,7 +94,7 @@ pub(crate) struct Leader {
     ended: Ended,
     full_disk: FullDisk,
     refused: RefusedProducers,
-    /// What was synced of an epoch before a recovery in this handle.
+    /// How far an epoch was synced before a recovery in this handle.
     known_synced: (Epoch, LogPosition),
     dropped: Dropped,
     /// Whether opening may have a second thread do what need not wait for the rest.
@@ -102,7 +102,7 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    /// Of a database whose state is that of `root`, or still to be recovered; its log is not begun.
+    /// The leader of a database whose state is that of `root`, or still to be recovered; its log is not begun.
     ///
     /// # Errors
     /// When `live` cannot be opened.
@@ -149,7 +149,7 @@ impl Leader {
         })
     }
 
-    /// What those who work beside the leader use together with it.
+    /// The state that the leader shares with those who work beside it.
     pub(crate) fn shared(&self) -> Shared {
         Shared {
             env: self.env.clone(),
@@ -168,7 +168,7 @@ impl Leader {
         self.encoder = Some(Arc::clone(encoder));
     }
 
-    /// What reading processes are told.
+    /// The announcer, through which reading processes learn of commits.
     pub(crate) fn announcer(&self) -> &Announcer {
         &self.announcer
     }
@@ -177,7 +177,7 @@ impl Leader {
         &mut self.announcer
     }
 
-    /// What was dropped and not removed yet.
+    /// Drops whose files are not removed yet.
     pub(crate) fn dropped(&self) -> &Dropped {
         &self.dropped
     }
@@ -255,7 +255,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Of a batch that broke: nobody knows whether these commits are stored, nor those that are left of it.
+    /// Notes the producers of a batch that broke: it is not known whether these commits are stored, nor those that are left of it.
     fn note_unknown(
         &mut self,
         unknown: impl Iterator<Item = Producer>,
@@ -338,7 +338,7 @@ impl Leader {
         self.settle(sync).map_err(fatal)
     }
 
-    /// Takes a commit, but none of a producer behind one of its commits that was refused and is not stored since.
+    /// Takes a commit, unless it comes after one of its producer that was refused and is not stored since.
     fn accept_in_turn(
         &mut self,
         commit: Commit,
@@ -363,8 +363,8 @@ impl Leader {
         self.refused.note(producer);
     }
 
-    /// Takes a commit, the first behind `done` jobs; behind a checkpoint where more index pages would wait to be written than one
-    /// takes. Drops add none, and a full disk that has no room for the checkpoint must have some for them.
+    /// Takes a commit, the first after `done` jobs; after a checkpoint where more index pages would wait to be written
+    /// than one takes. Drops add none, and a full disk that has no room for the checkpoint must have some for them.
     #[inline]
     fn accept_within_room(
         &mut self,
@@ -380,8 +380,8 @@ impl Leader {
         self.accept(commit)
     }
 
-    /// Writes a checkpoint that leaves room for a drop. If the full disk has none, it is not tried again for a while: its size is known
-    /// only once it is built.
+    /// Writes a checkpoint that leaves room for a drop. If the full disk has none, it is not tried again for a while: its size
+    /// is known only once it is built.
     fn ordinary_checkpoint(&mut self, always: bool) -> Outcome<CommitNo> {
         let done = self.checkpoint(always, Purpose::Checkpoint);
         let is_refused = done.as_ref().is_err_and(Failure::finds_no_room);
@@ -418,10 +418,10 @@ impl Leader {
         end.map_or(self.root.current.checkpoint.segment, |end| end.segment)
     }
 
-    /// Files that only snapshots before `commit` need may go from now on: reading processes are told so. On an error they
+    /// Files that only snapshots before `commit` need may go from now on: reading processes learn of it. On an error they
     /// may not.
     pub(crate) fn raise_gc_floor(&mut self, commit: CommitNo) -> Result<()> {
-        // Behind a failure the state holds commits that must not be told of.
+        // After a failure the state holds commits that must not be announced.
         self.check_not_ended()?;
         // `live` is of an epoch that was begun.
         if self.log.is_none() {

@@ -1,4 +1,4 @@
-//! What one commit and one database may hold.
+//! Limits of one commit and of one database.
 //!
 //! Invariants: a commit that the format has no room for is refused as `Limit` before anything is written, begun or numbered
 //! for it. What is checked here bounds every count and length that a frame stores in a field of 16 or 32 bits, so that none
@@ -25,7 +25,7 @@ pub(crate) const CATALOGUE_LIMIT_BYTES: u64 = 1 << 30;
 /// Longest name of a table that the layers above take; a repair makes up none that is longer.
 pub const NAME_LIMIT_BYTES: usize = 255;
 
-/// What a table takes of that besides its name and its definition.
+/// Bytes that a table takes of [`CATALOGUE_LIMIT_BYTES`] besides its name and its definition.
 pub(crate) const TABLE_BYTES: u64 = 128;
 
 /// Masks of all tables: all of them are in memory and in each full checkpoint.
@@ -37,10 +37,10 @@ pub const MANY_MASKS_BYTES: u64 = MASKS_LIMIT_BYTES / 2;
 /// Masks that one cover carries; it may take so much more than there is room for.
 pub(crate) const MOST_CARRIED_BYTES: u64 = 1 << 20;
 
-/// What an order beside the rows takes of it: its coverage may take as much.
+/// Bytes that an order beside the rows takes of [`CATALOGUE_LIMIT_BYTES`]: its coverage may take as much.
 pub(crate) const ORDER_BYTES: u64 = 25 << 10;
 
-/// More than an entry takes in the directory of a group, whatever it says.
+/// More than an entry takes in the directory of a group, whatever it holds.
 const MOST_ENTRY_BYTES: usize = 160;
 /// More than the summary of a column adds to that, its place in a set of columns included.
 const MOST_SUMMARY_BYTES: usize = 104;
@@ -123,7 +123,7 @@ pub fn are_few_pages(changed_bytes: u64) -> bool {
     changed_bytes <= changed_limit_bytes() / 2
 }
 
-/// At least what an edit takes in its frame.
+/// A lower bound of the bytes that an edit takes in its frame.
 fn edit_bytes(edit: &Edit) -> usize {
     match edit {
         Edit::CreateTable {

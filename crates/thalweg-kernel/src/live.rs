@@ -1,10 +1,10 @@
-//! `live`: what the writing process tells reading processes, without a sync (`docs/format/live.md`).
+//! `live`: the writing process's announcements to reading processes, without a sync (`docs/format/live.md`).
 //!
 //! Invariants
-//! - It is written after everything it speaks of is written, and synced where that was asked for, and before any
+//! - It is written after everything it announces is written, and synced where that was asked for, and before any
 //!   acknowledgement. Two slots are written in turn, so one of them is always whole. Recovery never needs it.
-//! - It is *current* if it was written since the machine was started and its newest slot is whole. Only then does it tell
-//!   what was acknowledged. Equal boot ids show that, and so does the lock on its first byte, which a writer takes behind
+//! - It is *current* if it was written since the machine was started and its newest slot is whole. Only then does it show
+//!   what was acknowledged. Equal boot ids show that, and so does the lock on its first byte, which a writer takes after
 //!   its first write: a lock does not outlive the machine.
 
 use crate::error::{Error, Result};
@@ -42,14 +42,14 @@ impl PinPlace {
         epoch: Epoch(0),
         commit: CommitNo(0),
     };
-    /// Behind all that there will be.
+    /// After all that there will be.
     pub(crate) const NOTHING: Self = Self {
         epoch: Epoch(u32::MAX),
         commit: CommitNo(u64::MAX),
     };
 }
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) boot: [u8; 16],
@@ -58,7 +58,7 @@ pub(crate) struct Live {
     pub(crate) epoch: Epoch,
     /// Whose file this is: `live` of another database proves nothing.
     pub(crate) database: DatabaseId,
-    /// What is known to be on stable storage: a proof, whatever the boot.
+    /// The log up to here is known to be on stable storage: a proof, whatever the boot.
     pub(crate) synced: LogPosition,
     /// The last commit that readers may show.
     pub(crate) visible: CommitNo,
@@ -137,22 +137,22 @@ impl Live {
     }
 }
 
-/// What is in the file.
+/// The slots of the file, as far as they can be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     /// The newest that verifies.
     pub(crate) said: Option<Live>,
     /// One was written and does not verify. While a writer is at work it is under its hand; else it may have been the newer
-    /// one, and nothing tells what was acknowledged.
+    /// one, and nothing shows what was acknowledged.
     pub(crate) is_damaged: bool,
 }
 
-/// What the file tells a reading process.
+/// The content of the file as a reading process may use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// The newest slot that verifies, if it is of the reader's database.
     pub(crate) live: Option<Live>,
-    /// It was written since the machine was started, and no newer slot is lost: it tells what was acknowledged.
+    /// It was written since the machine was started, and no newer slot is lost: it shows what was acknowledged.
     pub(crate) is_current: bool,
 }
 
@@ -164,7 +164,7 @@ pub(crate) struct LiveFile {
     sequence: u64,
     /// The last one that was given out.
     last_tried: u64,
-    /// The writer holds the lock that says that it has written here.
+    /// The writer holds the lock that shows that it has written here.
     is_locked: bool,
 }
 
@@ -229,8 +229,8 @@ impl LiveFile {
         })
     }
 
-    /// Tells the readers. A failed write can be followed by others: the newest slot that was written is never the next one, so
-    /// that a reader finds it while that is under way.
+    /// Announces a state to the readers. A failed write can be followed by others: the newest slot that was written is
+    /// never the next one, so that a reader finds it while that is under way.
     pub(crate) fn write(&mut self, mut live: Live) -> Result<()> {
         self.last_tried += 1;
         if self.last_tried % 2 == self.sequence % 2 {
@@ -242,8 +242,9 @@ impl LiveFile {
             .write_all_at(&live.encode(), slot)
             .map_err(|e| Error::io("writing `live`", e))?;
         self.sequence = live.sequence;
-        // Behind the write: under the lock a reader finds what this writer wrote. One that cannot be had yet, because the
-        // handle of a writer before is not closed, is tried for again; without it readers may have to read more.
+        // After the write: a reader that finds the lock finds what this writer wrote. If the lock cannot be had yet,
+        // because the handle of a writer before is not closed, is tried for again; without it readers may have to read
+        // more.
         self.is_locked = self.is_locked
             || self
                 .file
@@ -268,7 +269,7 @@ impl LiveFile {
             .map_err(|e| Error::io("syncing `live`", e))
     }
 
-    /// What counts; `None`: there is nothing whole in the file.
+    /// The newest slot that verifies; `None`: there is nothing whole in the file.
     pub(crate) fn read(&self) -> Result<Option<Live>> {
         Ok(self.read_slots()?.said)
     }
@@ -279,7 +280,7 @@ impl LiveFile {
         locked.map_err(|e| Error::io("looking at the lock of `live`", e))
     }
 
-    /// What it tells a reader of a database on a machine that was started as `boot` says.
+    /// Reads it for a reader of a database, on a machine that was started as `boot`.
     pub(crate) fn told(&self, database: DatabaseId, boot: [u8; 16]) -> Result<Told> {
         let of_database = |slots: Slots| slots.said.filter(|live| live.database == database);
         let slots = self.read_readable_slots()?;
@@ -298,8 +299,8 @@ impl LiveFile {
         Ok(Told { live, is_current })
     }
 
-    /// The same for a reader: a power cut may have torn the file so that it cannot be read before a writer has opened the
-    /// database, and says as little as one without a slot that verifies.
+    /// Reads the slots for a reader: a power cut may have torn the file so that it cannot be read before a writer has opened the
+    /// database, and is then worth as little as one without a slot that verifies.
     pub(crate) fn read_readable_slots(&self) -> Result<Slots> {
         match self.read_slots() {
             Err(error) if error.is_unreadable() => Ok(Slots {
@@ -310,10 +311,10 @@ impl LiveFile {
         }
     }
 
-    /// The same as [`Self::read`], and whether a slot does not verify.
+    /// Reads the slots, and whether one does not verify.
     ///
     /// Where both verify, the newer one is no older than what was there when the read began. A slot that is being written
-    /// does not verify; the other one may then have been read before the writer came round to it, and what it says may be
+    /// does not verify; the other one may then have been read before the writer came round to it, and its content may be
     /// two writes old. If a second read finds it unchanged, no write was finished between the two.
     pub(crate) fn read_slots(&self) -> Result<Slots> {
         let mut slots = self.read_once()?;

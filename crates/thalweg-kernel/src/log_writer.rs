@@ -31,7 +31,7 @@ pub(crate) struct LogWriter {
     synced: LogPosition,
     /// Bytes handed to the operating system.
     written: u64,
-    /// A sync failed: what it was for is not known to be anywhere, whatever the next one says.
+    /// A sync failed: what it was for is not known to be anywhere, even if the next one succeeds.
     sync_failed: bool,
     pending: Pending,
 }
@@ -114,7 +114,7 @@ impl LogWriter {
         self.end
     }
 
-    /// The first place behind the end, or at it, in whose sector no frame before it lies.
+    /// The first place at the end or after it in whose sector no frame before it lies.
     pub(crate) fn next_sector(&self) -> LogPosition {
         let end = self.end.offset;
         let is_first = end == SEGMENT_HEADER_BYTES as u64;
@@ -283,7 +283,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Behind a write that failed: makes durable what was written before it, and returns where that ends. Nothing where it
+    /// After a write that failed: makes durable what was written before it, and returns where that ends. Nothing where it
     /// cannot be made so.
     pub(crate) fn sync_written(&mut self) -> Option<LogPosition> {
         if self.sync_failed || self.written == 0 {

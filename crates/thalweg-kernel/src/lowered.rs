@@ -18,7 +18,7 @@ pub(crate) struct Lowered {
     pub(crate) blocks: Vec<Vec<Vec<u8>>>,
     /// Does nothing but free space: may use the reserve.
     pub(crate) frees_space: bool,
-    /// Whole as soon as it verifies: blocks are written behind what verifies.
+    /// Whole as soon as it verifies: blocks are written after what verifies.
     pub(crate) is_small: bool,
 }
 
@@ -140,7 +140,7 @@ fn too_many_blocks() -> Error {
     )
 }
 
-/// Builds the frame of a commit, and tells its groups where their blocks lie in it.
+/// Builds the frame of a commit, and sets in its groups where their blocks lie in it.
 pub(crate) fn build(builder: &mut FrameBuilder, lowered: &mut Lowered) -> Result<()> {
     builder.clear();
     for change in &lowered.changes {

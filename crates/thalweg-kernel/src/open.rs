@@ -139,7 +139,7 @@ pub(crate) fn open_writer(env: &Env, dir: &Path, options: &Options) -> Result<Op
         check_folders(env, dir)?;
     }
     let lock = take_lock(env, dir)?;
-    // Looked at again under the lock: another process may have made it meanwhile.
+    // Checked again under the lock: another process may have made it meanwhile.
     let exists = look_for_database(env, dir)?;
     let leader = if exists {
         check_folders(env, dir)?;
@@ -290,13 +290,13 @@ fn check_nothing_is_lost(env: &Env, dir: &Path) -> Result<()> {
     let data = data_dir(dir);
     let files = env.storage().list_dir(&data);
     if !files.map_err(io_at("listing", &data))?.is_empty() {
-        // Without the log nothing tells what they are: there is nothing that a repair could start from.
+        // Without the log nothing shows what they are: there is nothing that a repair could start from.
         return lost("there are data files: restore it and the log from a backup");
     }
     Ok(())
 }
 
-/// What a crash while a database was made leaves behind: nothing was acknowledged in it.
+/// Removes the segments that a crash has left while a database was made: nothing was acknowledged in it.
 fn remove_leftovers(env: &Env, dir: &Path) -> Result<()> {
     check_nothing_is_lost(env, dir)?;
     for id in list_segments(env, dir)? {

@@ -10,7 +10,7 @@ use crate::ids::{CommitNo, TableId};
 use crate::open_rows::{OpenList, OpenRows, OpenTail};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What the writer keeps of one table with open rows.
+/// The writer's notes on one table with open rows.
 pub(crate) struct Open {
     tail: OpenTail,
     pub(crate) rows: u64,
@@ -379,7 +379,7 @@ mod tests {
         tables.push(3, 1);
         assert_eq!(tables.open.bytes(), 1_000 + 10_000 + 1);
         assert_eq!(tables.next_large(), Some(2));
-        // Nobody knows yet how many rows make a block.
+        // It is not known yet how many rows make a block.
         assert!(tables.next_full().is_none() && !tables.open.take_filled());
         assert_eq!(
             tables.open.take_unknown(),

@@ -1,4 +1,4 @@
-//! What whoever opens a database decides, and hands in.
+//! Options that whoever opens a database chooses, and the encoder that it hands in.
 
 use crate::block::EncodedBlock;
 use crate::error::Result;
@@ -20,8 +20,8 @@ pub struct Options {
     pub sync_interval: Duration,
     /// Full size of a log segment; the first ones are smaller.
     pub segment_bytes: u64,
-    /// Files that only older snapshots of reading processes need may go: those get `SnapshotExpired`. Told to the writer
-    /// and to readers. Snapshots of the writing process itself keep their files for as long as they live.
+    /// Files that only older snapshots of reading processes need may go: those get `SnapshotExpired`. Set it for the writer
+    /// and for readers. Snapshots of the writing process itself keep their files for as long as they live.
     pub max_snapshot_age: Duration,
     /// Work in the background on threads of its own. Off: at the end of the commit that calls for it, so that a
     /// simulation is repeatable.
@@ -49,13 +49,13 @@ pub trait RowEncoder: Send + Sync {
     fn block_rows(&self, table: &TableState) -> Result<u32>;
 
     /// Encodes all of `rows` as blocks. Rows before and after one with [`OpenRows::begins_section`] are never in one
-    /// block. Each block's entry says the commits of its rows. Rows that are hidden ([`TableSnapshot::hidden_in`]) are left out,
+    /// block. Each block's entry has the commits of its rows. Rows that are hidden ([`TableSnapshot::hidden_in`]) are left out,
     /// and change nothing else.
     fn encode(&self, table: &TableSnapshot, rows: &[OpenRows]) -> Result<Vec<EncodedBlock>>;
 
-    /// The same, and where the rows come from: of each row of the blocks, one block after the other, its number among all of
-    /// `rows`, hidden ones included. It is asked for where rows are deleted while they are encoded. An encoder that gives `None`
-    /// encodes them again and again as long as that goes on.
+    /// Encodes as [`Self::encode`] does, and returns where the rows come from: of each row of the blocks, one block after
+    /// the other, its number among all of `rows`, hidden ones included. It is asked for where rows are deleted while they
+    /// are encoded. An encoder that gives `None` encodes them again and again as long as that goes on.
     fn encode_with_sources(
         &self,
         table: &TableSnapshot,

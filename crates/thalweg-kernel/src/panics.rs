@@ -1,6 +1,6 @@
-//! What becomes of a database when a thread panics.
+//! How a panic of a thread affects its database.
 //!
-//! Invariant: a panic in work on a database that is open for writing ends writing: nothing tells which invariants held when it
+//! Invariant: a panic in work on a database that is open for writing ends writing: nothing shows which invariants held when it
 //! struck. Whoever waits for that work, and whoever comes, gets an error that names the panic; snapshots go on reading; and
 //! closing works, so that the lock is given back. Locks are not poisoned one by one (`thalweg_env::sync`), the commit queue is.
 

@@ -3,7 +3,7 @@
 //! Invariant: a snapshot is pinned before it can be used and unpinned when its last clone goes. The lock here is held for
 //! a few instructions by whoever pins and unpins a state and by the garbage collector, never during a write. Snapshots of
 //! one state share its pin, which stands at the commit that was visible when it was made or at an earlier one of the same
-//! state: a pin never stands behind what it keeps.
+//! state: a pin is never later than what it keeps.
 
 use crate::ids::CommitNo;
 use crate::live::PinPlace;
@@ -61,7 +61,7 @@ impl Pins {
         }
     }
 
-    /// What is published now, pinned. `now_ns` says how old it is later, where anybody asks.
+    /// Pins the published state. `now_ns` is its time, for those who later ask for its age.
     pub(crate) fn pin(self: &Arc<Self>, published: &Published, now_ns: u64) -> Arc<PinnedState> {
         let mut places = self.places.lock();
         // Loaded under the lock: the collector cannot look between the load and the pin.
@@ -109,7 +109,7 @@ pub(crate) struct Recent {
     groups: [Group; GROUPS],
 }
 
-/// In a cache line of its own, and the one that is fetched beside it.
+/// A pinned state in a cache line of its own, with the one that is fetched beside it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Group(ArcSwapOption<PinnedState>);
@@ -122,7 +122,7 @@ impl Recent {
         }
     }
 
-    /// What is published now.
+    /// A snapshot of the published state.
     pub(crate) fn snapshot(&self, published: &Published) -> Snapshot {
         let group = &self.groups[group_of_thread()].0;
         let newest = published.load();
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((first.commit().0, second.commit().0), (3, 5));
         assert_eq!(recent.pins.places.lock().len(), 1);
         drop(first);
-        // The second keeps what the first was pinned for, which is not behind it.
+        // The second keeps what the first was pinned for, which is not later.
         assert_eq!(recent.oldest(), place(3));
         published.store(state(9));
         let third = recent.snapshot(&published);
@@ -218,7 +218,7 @@ mod tests {
         assert!(old.upgrade().is_some());
         assert_eq!(recent.oldest(), None);
         assert!(old.upgrade().is_none());
-        // Pinned anew behind it.
+        // Pinned anew after it.
         assert_eq!(recent.snapshot(&published).commit().0, 4);
     }
 

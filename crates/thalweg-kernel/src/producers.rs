@@ -2,7 +2,7 @@
 //!
 //! Invariants: at most [`MOST_PRODUCERS`] are remembered, those that have stored last. Which ones these are follows from the
 //! commits alone, in whatever process they are applied and from whatever checkpoint, because a commit has one producer at
-//! most and commits have one order. A resend is no use: it stores nothing, and no frame would tell a replay of it.
+//! most and commits have one order. A resend is no use of a producer: it stores nothing, and a replay would find no frame of it.
 //!
 //! Rejected: forgetting producers by age. The wall clock decides nothing here, and a checkpoint could still grow without
 //! bound within the time.
@@ -92,11 +92,11 @@ impl Producers {
 /// Most refused commits that are remembered, more than may wait.
 const MOST_REFUSED: usize = 1 << 19;
 
-/// Commits of producers that were refused while their producers did not know it, for others may have been handed in behind them:
-/// stored, these would make the refused ones look stored as well, and their rows would be lost with the resend. So until such a
-/// commit is stored, or another one with its number, no later one of its producer is.
+/// Commits of producers that were refused before their producers knew it, so that others may have been handed in after
+/// them: stored, these would make the refused ones look stored as well, and their rows would be lost with the resend.
+/// So until such a commit is stored, or another one with its number, no later one of its producer is.
 ///
-/// Rejected: storing what is handed in once the producer was told. It is told on a thread of ours, and hands in on its own.
+/// Rejected: storing what is handed in after the producer got its error. It gets it on a thread of ours, and hands in on its own.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedProducers {
     by_id: BTreeMap<[u8; 16], BTreeSet<u64>>,
@@ -120,7 +120,7 @@ impl RefusedProducers {
     }
 
     /// # Errors
-    /// `Conflict` for a commit that comes behind one of its producer that was refused.
+    /// `Conflict` for a commit that comes after one of its producer that was refused.
     pub(crate) fn check(&self, producer: &Producer) -> Result<()> {
         let refused = self.by_id.get(&producer.id).and_then(BTreeSet::first);
         let Some(refused) = refused.filter(|refused| **refused < producer.sequence) else {

@@ -7,7 +7,7 @@ use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
 pub(crate) enum Purpose {
     /// Commits that free no space.
     Rows,
-    /// The same where pages of an index change, or files are added: they change more than the frame holds.
+    /// Commits that free no space and change pages of an index, or add files: they change more than the frame holds.
     Pages,
     /// Drops: they leave room for the checkpoints that remove the files.
     Drop,
@@ -21,12 +21,12 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Nobody asks for it to free space, and it comes again and again.
+    /// Whether nobody asks for it to free space, and it comes again and again.
     pub(crate) fn comes_by_itself(self) -> bool {
         matches!(self, Self::Replacement | Self::Checkpoint)
     }
 
-    /// For how many checkpoints the reserve must have room behind such a frame; `None`: it does not go there.
+    /// For how many checkpoints the reserve must have room after such a frame; `None`: it does not go there.
     pub(crate) fn kept_checkpoints(self) -> Option<u64> {
         match self {
             Self::Rows | Self::Pages => None,

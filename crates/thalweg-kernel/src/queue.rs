@@ -107,7 +107,7 @@ impl CommitQueue {
         self.wait(&caller)
     }
 
-    /// The same of several, one behind the other: whoever leads takes them together.
+    /// Does several jobs, one after the other: whoever leads takes them together.
     pub(crate) fn submit_all(&self, jobs: Vec<(Job, Durability)>) -> Vec<Result<CommitNo>> {
         let mut state = self.state.lock();
         if let Some(poison) = &state.poison {
@@ -226,7 +226,7 @@ impl CommitQueue {
     }
 }
 
-/// What callers are told behind a poison: the outcome that it leaves open is that of others.
+/// The error for a job without an answer whose batch has not failed and whose queue is not poisoned: a bug of the leader.
 #[cold]
 fn lost_result() -> Error {
     Error::new(ErrorKind::Unavailable, "the leader lost its own result")

@@ -50,7 +50,7 @@ pub(crate) struct Reader {
     missed_file: Arc<AtomicBool>,
 }
 
-/// What is given back when it is closed.
+/// State that is given back when the reader is closed.
 struct Open {
     following: Following,
     slot: Option<ReaderSlot>,
@@ -118,7 +118,7 @@ impl Reader {
         &self.store
     }
 
-    /// What is acknowledged now.
+    /// A snapshot of what is acknowledged now.
     pub(crate) fn snapshot(&self) -> Result<Snapshot> {
         let mut open = self.open.lock();
         let Some(open) = open.as_mut() else {
@@ -147,7 +147,7 @@ impl Reader {
     /// one would stay taken.
     ///
     /// All are closed, not only those: what is read again is opened again, and this needs no walk over the index to tell which
-    /// are needed. Nothing opens one of them again, for what is read from now on is of a state behind the floor.
+    /// are needed. Nothing opens one of them again, for what is read from now on is of a state after the floor.
     fn close_files(&self, open: &mut Open, floor: PinPlace) {
         let oldest = self.pins.oldest_since(self.young_ns());
         if floor > open.closed_below && oldest.is_none_or(|oldest| oldest >= floor) {
@@ -226,7 +226,7 @@ fn retry<T>(load: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 impl Following {
-    /// Reads root, checkpoint and the log behind it. `shown`: the epoch that was shown before.
+    /// Reads root, checkpoint and the log after it. `shown`: the epoch that was shown before.
     fn load(env: &Env, dir: &Path, store: &Store, shown: Epoch) -> Result<Self> {
         let root = RootFile::open(env, dir, false)?;
         let (database, boot) = (root.current.database, env.clock().boot_id());
@@ -269,7 +269,7 @@ impl Following {
             working,
             replay,
             boot,
-            // A frame behind those that were lost continues nothing.
+            // A frame after those that were lost continues nothing.
             is_broken: lost.is_some(),
         })
     }
@@ -322,9 +322,9 @@ impl Following {
     }
 }
 
-/// What to say of a log that ends before what was acknowledged, where nothing proves that the rest was ever synced: some file
-/// systems take back what a failed sync was to store. Without a writer it is shown as one that opens it would find it; as long
-/// as one is open, its own snapshots may show what is lost.
+/// The error for a log that ends before commits that were acknowledged, where nothing proves that the rest was ever
+/// synced: some file systems take back what a failed sync was to store. Without a writer the log is shown as one that
+/// opens it would find it; as long as one is open, its own snapshots may show what is lost.
 fn lost_by_a_sync(dir: &Path, end: CommitNo, last: CommitNo) -> Error {
     let message = format!(
         "{}: the log ends at commit {}, but {} was acknowledged: the writing process has lost commits when a sync failed; \
@@ -352,7 +352,7 @@ fn gc_floor(live: Option<&LiveFile>, database: DatabaseId) -> Result<PinPlace> {
 }
 
 /// The error for a file that is missing: `SnapshotExpired` if the writer may have removed files of the `oldest` snapshot in use, or
-/// the error of reading `live`, which tells. `None`: the file is lost, which is damage.
+/// the error of reading `live`, which decides that. `None`: the file is lost, which is damage.
 fn too_old(
     env: &Env,
     dir: &Path,

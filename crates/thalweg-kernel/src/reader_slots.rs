@@ -1,7 +1,7 @@
-//! `readers`: what other processes still read (`docs/format/live.md`).
+//! `readers`: the snapshots that other processes still read (`docs/format/live.md`).
 //!
 //! Invariants: a slot is owned by whoever holds the lock on its bytes, which the operating system frees when that process
-//! ends; a slot without an owner says nothing. A pin counts from the moment it is written: the reader looks at the
+//! ends; a slot without an owner does not count. A pin counts from the moment it is written: the reader looks at the
 //! writer's floor afterwards, the writer at the slots after it has raised its floor, so one of the two sees the other.
 //! No two pins are alike, also at the same place: so how long the writer finds one unchanged is never more than the time
 //! since the newest snapshot under it was taken.
@@ -22,14 +22,14 @@ use thalweg_env::{Env, File, LockKind, OpenMode, is_unreadable};
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 1024;
 const SLOT_MAGIC: &[u8; 4] = b"TRDR";
-/// What the checksum behind it covers.
+/// Bytes of a slot that the checksum after them covers.
 const CHECKED_BYTES: usize = 24;
 
 fn bytes_of(slot: u64) -> Range<u64> {
     slot * SLOT_BYTES as u64..(slot + 1) * SLOT_BYTES as u64
 }
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pin {
     place: PinPlace,
@@ -100,7 +100,7 @@ impl ReaderSlot {
         Ok(None)
     }
 
-    /// From now on files that commits from `place` on need stay. On a disk without room for that, and on one that takes no
+    /// Pins: from now on files that commits from `place` on need stay. On a disk without room for that, and on one that takes no
     /// writes any more, the pin before stays, if there is one: a reader without a pin reads as well, until files that it needs
     /// are removed.
     pub(crate) fn pin(&mut self, place: PinPlace) -> Result<()> {
@@ -219,7 +219,7 @@ fn pins_of_slots(env: &Env, dir: &Path) -> Result<Vec<(u64, Pin)>> {
         };
         pins.push((slot, pin));
     }
-    // A slot behind the end of the file was not written to yet.
+    // A slot past the end of the file was not written to yet.
     let behind = slots * SLOT_BYTES as u64..SLOTS * SLOT_BYTES as u64;
     if !behind.is_empty() && file.is_locked(behind).map_err(fail)? {
         pins.push((slots, Pin::default()));

@@ -1,4 +1,4 @@
-//! Opening: what the log says after a crash (`docs/format/log.md`, invariants 3 to 5).
+//! Opening: the state of the log after a crash (`docs/format/log.md`, invariants 3 to 5).
 //!
 //! Invariants: nothing is written before everything is decided; frames that a power cut could still take are written again
 //! before anybody sees them; what recovery does can be interrupted at any call and done again from the start.
@@ -16,33 +16,33 @@ use crate::working::Working;
 use std::path::Path;
 use thalweg_env::Env;
 
-/// What was found behind the checkpoint.
+/// The state at the checkpoint, with what was found in the log after it.
 pub(crate) struct Recovered {
     /// The checkpoint with all proven frames applied.
     pub(crate) working: Working,
     /// Frames whose sync nothing proves, whole, in order. They verify, blocks and all.
     pub(crate) tail: Vec<(Frame, Vec<u8>)>,
-    /// Stands behind the last frame.
+    /// Stands after the last frame.
     pub(crate) replay: Replay,
-    /// Frames behind the checkpoint.
+    /// Frames after the checkpoint.
     pub(crate) frames: u64,
 }
 
-/// What is known of a log before it is read.
+/// Facts about a log that are known before it is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     /// So much is synced, as far as is known from elsewhere than the log and its root.
     pub(crate) proven: LogPosition,
-    /// The last commit that a writer at work has told of; what follows is read where it may be shown once it is written.
+    /// The last commit that a writer at work has announced; what follows is read where it may be shown once it is written.
     /// `None`: all that is there.
     pub(crate) told: Option<CommitNo>,
     /// There may have been a power cut since it was written.
     pub(crate) may_be_torn: bool,
-    /// A second thread may look behind its end.
+    /// A second thread may search past its end.
     pub(crate) may_start_threads: bool,
 }
 
-/// Reads the checkpoint and the frames behind it.
+/// Reads the checkpoint and the frames after it.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
@@ -61,7 +61,7 @@ pub(crate) fn recover(
         proven = proven.max(frame.head.id.synced_to);
         frames.push(frame);
     }
-    // While a writer is at work the end is where it writes, behind all that it has told of.
+    // While a writer is at work the end is where it writes, after all that it has announced.
     let last = { frames.last() }.map_or(root.commit, |frame: &Frame| frame.head.id.commit);
     let is_end = told.is_none_or(|told| last < told) && Rule::Proof.is_kept();
     let search = match is_end {
@@ -89,7 +89,7 @@ pub(crate) fn recover(
     })
 }
 
-/// Applies the frames up to a place, and reads those behind it, up to one that does not verify.
+/// Applies the frames up to `proven`, and returns those after it, whole, up to one that does not verify.
 fn read_tail(
     frames: Vec<Frame>,
     proven: LogPosition,
@@ -132,7 +132,7 @@ pub(crate) fn apply_at(
     working
         .validate_stored(&frame.changes, pages)
         .map_err(|e| {
-            // What cannot be read says nothing about the commit.
+            // Bytes that cannot be read prove nothing about the commit.
             if !e.is_misfit() {
                 return e;
             }
@@ -145,10 +145,10 @@ pub(crate) fn apply_at(
     working.apply(frame.head.id.commit, &mut frame.changes, at, pages)
 }
 
-/// Whether the blocks of a frame are what their directory says.
+/// Whether the blocks of a frame are those of their directory.
 ///
 /// # Errors
-/// `Unsupported` when another version of Thalweg wrote one: of what it holds nothing can be said.
+/// `Unsupported` when another version of Thalweg wrote one: its content is not known.
 pub(crate) fn blocks_verify(frame: &Frame, whole: &[u8]) -> Result<bool> {
     if whole.len() != frame.head.frame_bytes as usize {
         return Ok(false);

@@ -1,7 +1,7 @@
-//! Reading the log forward: the frames of one epoch behind a checkpoint.
+//! Reading the log forward: the frames of one epoch after a checkpoint.
 //!
 //! Invariants: only frames that verify, continue the chain and follow the last commit are yielded; the end of the chain is
-//! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on behind
+//! an end, and whether it is a torn one or damage is decided by [`Replay::judge_end`] alone. Only a repair goes on after
 //! damage ([`Replay::skip_damage`]).
 
 mod checkpoints;
@@ -69,7 +69,7 @@ pub(crate) struct Replay {
 #[derive(Clone, Copy)]
 pub(crate) struct NamedCheckpoint {
     pub(crate) place: Place,
-    /// Its epoch, and the last commit before it, if a slot of the root says so.
+    /// Its epoch, and the last commit before it, if a slot of the root names them.
     pub(crate) follows: Option<(Epoch, CommitNo)>,
 }
 
@@ -93,7 +93,7 @@ impl ReadFrom {
         }
     }
 
-    /// Before the checkpoint that a slot of the root names, which may be damaged: nobody knows what it continues.
+    /// Before the checkpoint that a slot of the root names, which may be damaged: it is not known what it continues.
     pub(crate) fn checkpoint(named: &Root) -> Self {
         Self {
             at: named.checkpoint,
@@ -121,7 +121,7 @@ impl Frame {
 }
 
 impl Replay {
-    /// Reads the checkpoint that the root names, and stands behind it.
+    /// Reads the checkpoint that the root names, and stands after it.
     pub(crate) fn start(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         Self::check_header(env, dir, root)?;
         Self::behind_checkpoint(env, dir, root)
@@ -154,14 +154,14 @@ impl Replay {
         })
     }
 
-    /// Where one of these checkpoints is damaged, the log still goes on behind it.
+    /// Names checkpoints after which the log goes on even where one of them is damaged.
     pub(crate) fn expect_checkpoints(&mut self, named: &[NamedCheckpoint]) {
         let is_of_epoch =
             |named: &&NamedCheckpoint| named.follows.is_none_or(|(epoch, _)| epoch == self.epoch);
         self.named_checkpoints = named.iter().filter(is_of_epoch).copied().collect();
     }
 
-    /// Goes past the frame here, if something else names it as a checkpoint: that says how long it is and what the next frame
+    /// Goes past the frame here, if something else names it as a checkpoint: that gives its length and what the next frame
     /// continues, and a checkpoint changes nothing. Returns where it lies.
     pub(crate) fn pass_checkpoint(&mut self) -> Option<LogPosition> {
         let is_here = |named: &&NamedCheckpoint| {
@@ -175,8 +175,8 @@ impl Replay {
         Some(place.at)
     }
 
-    /// Whether nothing was written behind the checkpoint that [`Replay::pass_checkpoint`] has gone past, nor its end damaged:
-    /// else damage of both may hide commits, none of which is known.
+    /// Whether nothing was written after the checkpoint that [`Replay::pass_checkpoint`] has gone past, nor its end
+    /// damaged: else damage of both may hide commits, none of which is known.
     pub(crate) fn ends_behind_checkpoint(&self) -> Result<bool> {
         let mut around = [0; 2 * FRAME_HEADER_BYTES];
         let start = self.at.offset.saturating_sub(FRAME_HEADER_BYTES as u64);
@@ -209,7 +209,7 @@ impl Replay {
         check_header(&*open_segment(env, &path)?, &path, root)
     }
 
-    /// The same as [`Self::start`] whatever the header of the segment says: the frame is sealed itself.
+    /// Starts as [`Self::start`] does, whatever the header of the segment is: the frame is sealed itself.
     pub(crate) fn behind_checkpoint(env: &Env, dir: &Path, root: &Root) -> Result<(Self, Working)> {
         let at = root.checkpoint;
         let own = root.place();
@@ -301,7 +301,7 @@ impl Replay {
         Ok(filled == bytes.len() && found == bytes)
     }
 
-    /// At least `bytes` from the current position, or what the file has.
+    /// Returns at least `bytes` from the current position, or what the file has.
     fn look(&mut self, bytes: usize) -> Result<Bytes> {
         let skip = self
             .at
@@ -315,7 +315,7 @@ impl Replay {
         let mut window = vec![0; bytes.max(self.ahead_bytes)];
         let mut filled = read_up_to(&*self.file, &mut window, self.at.offset);
         if filled.as_ref().is_err_and(is_unreadable) {
-            // What cannot be read may lie behind the end of the log, where a power cut has torn a write.
+            // Bytes that cannot be read may lie past the end of the log, where a power cut has torn a write.
             window.truncate(bytes);
             filled = read_up_to(&*self.file, &mut window, self.at.offset);
         }
@@ -335,7 +335,7 @@ impl Replay {
         }
     }
 
-    /// What becomes of an error of reading where the log may go on.
+    /// Turns an error of reading into one for a place where the log may go on.
     fn unreadable(&self, error: std::io::Error) -> Error {
         may_be_commits(Error::io(format_args!("reading {}", self.place()), error))
     }
@@ -408,7 +408,7 @@ impl Replay {
         let named = Self::named_segment(&head, &frame);
         let names_one = head.sections.iter().any(|s| s.kind == SectionKind::Next);
         if names_one && named.is_none() {
-            // Half written: who went on behind it would never learn where the log goes on.
+            // Half written: who went on after it would never learn where the log goes on.
             return Ok(None);
         }
         self.named = named;
@@ -538,8 +538,8 @@ impl Replay {
         })
     }
 
-    /// Where a valid frame lies behind the end of the chain that was built when bytes behind that end were synced, and up to
-    /// where these were.
+    /// Finds a valid frame past the end of the chain that was built when bytes past that end were synced; returns its
+    /// place, and up to where these were.
     pub(crate) fn later_proof(&self) -> Result<Option<Proof>> {
         self.proof_search().find()
     }
@@ -556,7 +556,7 @@ impl Replay {
         }
     }
 
-    /// Goes on with the next frame of the epoch behind bytes that are damaged; says what lies between. That frame is the
+    /// Goes on with the next frame of the epoch after bytes that are damaged; reports what lies between. That frame is the
     /// next one if the rest of it verifies.
     pub(crate) fn skip_damage(&mut self) -> Result<Skipped> {
         let from = self.at;
@@ -598,7 +598,7 @@ impl Replay {
         Ok(skipped)
     }
 
-    /// The first checkpoint behind the current position that a slot of the root names, if it lies before `found`; the last
+    /// The first checkpoint after the current position that a slot of the root names, if it lies before `found`; the last
     /// commit before it; and its segment, if that is there.
     fn next_named_checkpoint(&self, found: Option<LogPosition>) -> Result<Option<FoundCheckpoint>> {
         let known = self.named_checkpoints.iter();
@@ -613,7 +613,7 @@ impl Replay {
         Ok(file.map(|file| (at, commit, file)))
     }
 
-    /// The first frame behind the current position that the log could go on with.
+    /// The first frame after the current position that the log could go on with.
     fn next_of_epoch(&self) -> Result<Option<FoundFrame>> {
         let goes_on = |_: LogPosition, head: &FrameHead| {
             head.id.epoch == self.epoch && head.commit_before() >= self.commit
@@ -678,7 +678,7 @@ impl Replay {
     }
 }
 
-/// What [`Replay::skip_damage`] went past.
+/// The part of the log that [`Replay::skip_damage`] went past.
 pub(crate) struct Skipped {
     pub(crate) from: LogPosition,
     /// Where the log goes on; `None`: nowhere.
@@ -735,7 +735,7 @@ pub(crate) fn head_at(
             Ok(head) => return Ok(Some(head)),
             Err(NotAFrame::Short(_)) if filled < bytes.len() => return Ok(None),
             Err(NotAFrame::Short(needed)) => {
-                // The first sections tell most rows that look like heads.
+                // The first sections rule out most rows that look like heads.
                 bytes.resize(needed.min(2 * bytes.len()), 0);
             }
             Err(NotAFrame::Invalid(_)) => return Ok(None),
@@ -747,7 +747,7 @@ pub(crate) fn head_at(
     }
 }
 
-/// Says of bytes of the log that cannot be read what that means, and what can be done.
+/// Adds to the error for bytes of the log that cannot be read what that means, and what can be done.
 fn may_be_commits(error: Error) -> Error {
     if !error.is_unreadable() {
         return error;

@@ -1,4 +1,4 @@
-//! The root: the small file that says where reading starts (`docs/format/log.md`).
+//! The root: the small file that leads to where reading starts (`docs/format/log.md`).
 //!
 //! Invariants: a slot is written whole, synced, and never touched again before the other one has been; of the valid slots
 //! that of the later epoch counts, and of one epoch the one with the higher sequence. A change of epoch is written to both
@@ -21,13 +21,13 @@ const ROOT_MAGIC: &[u8; 8] = b"THALWEG1";
 const SLOT_BYTES: usize = 4096;
 pub(crate) const SLOTS: usize = 2;
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) database: DatabaseId,
     pub(crate) sequence: u64,
     pub(crate) epoch: Epoch,
-    /// The INDEX frame to start from: replay begins behind it.
+    /// The INDEX frame to start from: replay begins after it.
     pub(crate) checkpoint: LogPosition,
     pub(crate) checkpoint_bytes: u32,
     pub(crate) checkpoint_crc: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Where the log goes on behind its checkpoint.
+    /// Where the log goes on after its checkpoint.
     pub(crate) fn behind_checkpoint(&self) -> LogPosition {
         LogPosition {
             offset: self.checkpoint.offset + u64::from(self.checkpoint_bytes),
@@ -147,9 +147,9 @@ impl Root {
 #[derive(Debug)]
 pub(crate) struct RootFile {
     file: Arc<dyn File>,
-    /// What counts now.
+    /// The slot that counts.
     pub(crate) current: Root,
-    /// What the other slot says, if it can be read.
+    /// The other slot, if it can be read.
     pub(crate) other: Option<Root>,
     /// Why the other slot cannot be read, if the device does not return it.
     pub(crate) unreadable_slot: Option<Error>,
@@ -176,7 +176,7 @@ impl RootFile {
         file.sync_all().map_err(fail)?;
         storage.rename(&temporary, &path).map_err(fail)?;
         if let Err(e) = storage.sync_dir(database) {
-            // The name may never reach the disk, and no later sync would tell: this root must not be used.
+            // The name may never reach the disk, and no later sync would report that: this root must not be used.
             let _ = storage.remove_file(&path);
             return Err(fail(e));
         }
@@ -191,7 +191,7 @@ impl RootFile {
         })
     }
 
-    /// The file of a root of which no slot can be read, as if one had said `current`. No slot is written yet.
+    /// The file of a root of which no slot can be read, as if one had held `current`. No slot is written yet.
     pub(crate) fn replacing(env: &Env, database: &Path, current: Root) -> Result<Self> {
         let path = database.join(ROOT_NAME);
         // An empty one is of a repair before, and its name may be one whose sync failed, which no later sync would write.
@@ -213,7 +213,7 @@ impl RootFile {
             other: None,
             unreadable_slot: None,
             current_slot: SLOTS - 1,
-            // No slot says it, and none is to: what it names is only known to a repair.
+            // No slot holds it, and none is to: what it names is only known to a repair.
             is_durable: true,
             highest_epoch: current.epoch,
         })
@@ -245,7 +245,7 @@ impl RootFile {
     fn read_slots(file: Arc<dyn File>, path: &Path) -> Result<Self> {
         let at_path =
             |e: Error| Error::with_source(e.kind(), format!("{}: {e}", path.display()), e);
-        // What fails its checks counts as no slot; a call that fails for want of something else says nothing of what is there.
+        // What fails its checks counts as no slot; a call that fails for want of something else proves nothing about what is there.
         let read = |slot: usize| {
             let mut bytes = [0; SLOT_BYTES];
             match file.read_exact_at(&mut bytes, (slot * SLOT_BYTES) as u64) {
@@ -315,8 +315,8 @@ impl RootFile {
         epoch <= self.highest_epoch
     }
 
-    /// What makes the slot that counts durable, if it is not known to be. It comes before the other slot is written, and may be
-    /// done while something else is.
+    /// The write or sync that makes the slot that counts durable, if it is not known to be. It comes before the other
+    /// slot is written, and may be done while something else is.
     pub(crate) fn confirmation(&self) -> Option<Confirmation> {
         // Where the other slot is lost this one is on disk, or the other would not have been written to; and it is all there is:
         // a power cut in the midst of writing it again could leave it unreadable.
@@ -382,7 +382,7 @@ fn write_slot(file: &dyn File, slot: usize, root: &Root) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct Confirmation {
     file: Arc<dyn File>,
-    /// The slot that counts, and what it says, where it is written again.
+    /// The slot that counts, and its content, where it is written again.
     again: Option<(usize, Root)>,
 }
 

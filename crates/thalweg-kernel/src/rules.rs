@@ -10,7 +10,7 @@ use crate::size_limits::{
 thalweg_env::rules! {
     /// A rule of the log (`docs/format/log.md`).
     Rule {
-        /// Frames of another epoch say nothing.
+        /// Frames of another epoch do not count.
         Epoch,
         /// A frame continues the one whose header's checksum it names.
         Chain,
@@ -20,7 +20,7 @@ thalweg_env::rules! {
         CoverDrops,
         /// A cover holds just the rows that it covers, and they must still be open.
         CoverCounts,
-        /// What a power cut could take is written again before it is shown.
+        /// Commits that a power cut could take are written again before they are shown.
         RewriteTail,
         /// A new epoch is in both slots of the root before anything of it is acknowledged.
         BothSlots,
@@ -42,7 +42,7 @@ thalweg_env::rules! {
         LoweredCoverage,
         /// Ranges are complete only if no rows came into them meanwhile without their entries.
         CompleteRanges,
-        /// What rewrites rows says how many of them were hidden, and is refused if others are by then.
+        /// A commit that rewrites rows states how many of them were hidden, and is refused if others are by then.
         HiddenRowsAddUp,
         /// A row is deleted once: who deletes it again is refused.
         NewPositions,
@@ -58,14 +58,14 @@ thalweg_env::rules! {
         RunsOfSnapshot,
         /// Runs that go refuse nobody who replaces other items.
         RunsRefuseNobody,
-        /// What fails its checksum says nothing. Without it every byte is taken as it is: what a hostile writer can do, who
-        /// makes the checksums right.
+        /// Bytes that fail their checksum are refused. Without it every byte is taken as it is, as if a hostile
+        /// writer had made the checksums right.
         Checksum,
     }
 }
 
-/// The broken rule and the page limits of a thread, handed on to the threads that it starts: with different limits, the threads of a
-/// database would make different index pages of the same commits.
+/// The broken rule and the page limits of a thread, handed on to the threads that it starts: with different limits, the threads
+/// of a database would make different index pages of the same commits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     #[cfg(feature = "broken-rules")]

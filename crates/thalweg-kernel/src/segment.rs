@@ -23,12 +23,12 @@ pub(crate) const FORMAT_VERSION: u32 = 5;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
-/// at each later write into it: behind fills of 1 MiB the write of a row takes 1.8 us, behind these 0.8 us.
+/// at each later write into it: after fills of 1 MiB the write of a row takes 1.8 us, after these 0.8 us.
 const ZERO_FILL_BYTES: usize = 64 << 10;
 const COMPARE_BYTES: usize = 64 << 10;
 const SPARE_SUFFIX: &str = ".spare";
 
-/// What a segment says of itself.
+/// The content of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) database: DatabaseId,
@@ -110,7 +110,7 @@ pub(crate) fn read_header(file: &dyn File, place: &Path) -> Result<Option<Segmen
     }
 }
 
-/// The same where a header that does not verify says no more than none: its first write was torn, or it is damaged.
+/// Reads the header; one that does not verify proves no more than none: its first write was torn, or it is damaged.
 pub(crate) fn whole_header(file: &dyn File, place: &Path) -> Result<Option<SegmentHeader>> {
     match read_header(file, place) {
         Err(e) if e.kind() == ErrorKind::Corruption => Ok(None),
@@ -135,7 +135,7 @@ pub(crate) fn find_segment(env: &Env, path: &Path) -> Result<Option<Arc<dyn File
 
 /// Whether the file at `place` holds all that another segment does that is still there, and no more.
 ///
-/// A beginning that both share proves nothing: a file that was named empty may show, behind a power cut, bytes that the disk
+/// A beginning that both share proves nothing: a file that was named empty may show, after a power cut, bytes that the disk
 /// held before, and of a segment that has grown since or was cut it may have held an earlier version.
 pub(crate) fn is_copy(env: &Env, file: &dyn File, place: &Path, other: &Path) -> Result<bool> {
     let comparing = format_args!("comparing {} with {}", place.display(), other.display());
@@ -175,7 +175,7 @@ pub(crate) struct Spare {
     pub(crate) capacity_bytes: u64,
 }
 
-/// A spare that got its id, and with it its place behind all segments before it.
+/// A spare that got its id, and with it its place after all segments before it.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) id: FileId,
@@ -217,7 +217,8 @@ pub(crate) fn make_spare(
 /// zeros as well, and [`name_first`] then names it. Under its own name what a power cut leaves of it could be bytes that
 /// the disk held before: of a segment with the same id and epoch, where the name of that one was lost.
 ///
-/// All of it gets its space, and the part behind `front_bytes` its zeros: what is before that is written before the first sync.
+/// All of it gets its space, and the part after `front_bytes` its zeros: what is before that is written before the
+/// first sync.
 pub(crate) fn make_first(
     env: &Env,
     database: &Path,
@@ -373,7 +374,7 @@ fn name_segment(env: &Env, database: &Path, from: &Path, id: FileId) -> Result<(
 /// The open folder of the log.
 ///
 /// Opened before a segment is named: where that fails, for want of descriptors or memory, nothing has happened yet, and the next
-/// commit tries again. Behind the renaming only the sync itself can fail, and what that has lost nobody knows.
+/// commit tries again. After the renaming only the sync itself can fail, and it is not known what that has lost.
 #[derive(Debug)]
 pub(crate) struct LogFolder {
     path: PathBuf,

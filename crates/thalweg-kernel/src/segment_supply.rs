@@ -23,15 +23,15 @@
 //!   write before the rename.
 //! - Another program takes the room between that write and the writes to the segment: what is not written of a segment is cut off
 //!   when the reserve is given back ([`segment::cut_unwritten`]), and counts as part of it.
-//! - The preparing thread makes a spare out of what was given back, or fills the disk while it tries: it looks at the free space
+//! - The preparing thread makes a spare out of what was given back, or fills the disk while it tries: it checks the free space
 //!   before.
 //! - A thread is writing a fragment when the reserve is given back: its next write is refused, and its file cut to nothing.
 //! - The reserve was made when there were few tables: see the estimate above.
 //! - Drops whose files a snapshot keeps use up the reserve, so that none is left for the checkpoints that remove the files later:
-//!   in the reserve, and behind a drop whose files are not removed yet, a drop must leave room for two checkpoints.
-//! - Drops that free less than these checkpoints take are refused by that rule, one that frees much behind them as well, and no round
-//!   is worth its checkpoints: once a drop was refused so, they are written whatever they free.
-//! - Replacements, the rounds of cleaning behind them and ordinary checkpoints use up the reserve, one after the other, and the
+//!   in the reserve, and after a drop whose files are not removed yet, a drop must leave room for two checkpoints.
+//! - Drops that free less than these checkpoints take are refused by that rule, a later one that frees much as well, and no
+//!   round is worth its checkpoints: once a drop was refused so, they are written whatever they free.
+//! - Replacements, the rounds of cleaning after them and ordinary checkpoints use up the reserve, one after the other, and the
 //!   process is killed: they leave room in it for the three checkpoints of a drop by the next process, or are refused.
 //! - The database is closed on a full disk, and another program takes the reserve: it stays there when space is short.
 //! - It is opened on a full disk, and what an earlier process kept is removed before something takes its place: the largest
@@ -54,10 +54,10 @@ use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 /// The reserve takes no more than this part of the free space where it has room for what is in no checkpoint yet.
 const UNSAVED_SHARE: u64 = 8;
 
-/// How long nothing is prepared behind an opening.
+/// How long nothing is prepared after an opening.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// A spare and a reserve are what an earlier process had.
+/// Most leftovers of an earlier process that are kept: a spare and a reserve.
 const KEPT_LEFTOVERS: usize = 2;
 
 #[derive(Debug)]
@@ -93,7 +93,7 @@ struct State {
     /// The spare that was overwritten in place when that was last tried, and the least free space for which that result counts:
     /// with less it is tried again.
     overwritten: Option<(PathBuf, u64)>,
-    /// What an earlier process had prepared: taken on a full disk, else removed.
+    /// Files that an earlier process had prepared: taken on a full disk, else removed.
     leftovers: Vec<PathBuf>,
     /// Capacity wanted for the next spare; 0: none.
     wanted_bytes: u64,
@@ -113,9 +113,9 @@ pub(crate) struct Wanted {
     pub(crate) frame_bytes: u64,
     /// Bytes that a recovery on a full disk would write again for the unsynced end of the log; the reserve has room for them.
     pub(crate) tail_bytes: u64,
-    /// Made of what was given back, it has room for so many checkpoints behind the frame.
+    /// Made of what was given back, it has room for so many checkpoints after the frame.
     pub(crate) checkpoints: u64,
-    /// Behind the frame the reserve must have room for so many checkpoints, to be taken for it; `None`: it is not taken.
+    /// After the frame the reserve must have room for so many checkpoints, to be taken for it; `None`: it is not taken.
     pub(crate) kept_checkpoints: Option<u64>,
 }
 
@@ -358,7 +358,7 @@ impl SegmentSupply {
         let wanted_bytes = self.sizes.wanted_reserve_bytes(true);
         let wanted_bytes = wanted_bytes.max(least_bytes.next_multiple_of(unit_bytes));
         if !state.reserve.as_ref().is_some_and(suffices) {
-            // One that is only given back has to be larger, if there is room. Looked at first: trying takes all there is from
+            // One that is only given back has to be larger, if there is room. Checked first: trying takes all there is from
             // others meanwhile.
             let larger_bytes = self.sizes.wanted_reserve_bytes(false).max(wanted_bytes);
             // Nor may it take the last room itself: the reserve is renewed for a segment that comes next.
@@ -374,8 +374,8 @@ impl SegmentSupply {
             let renewed = match larger {
                 Some(spare) => spare,
                 None => {
-                    // What was given back is not to be taken from those it was given to. Where it can be written into, another reserve
-                    // serves them as well.
+                    // What was given back is not to be taken from those it was given to. Where it can be written into, another
+                    // reserve serves them as well.
                     let is_kept = state.copies_on_write && self.is_given_back();
                     if is_kept && !self.finds_room(self.sizes.freeing_bytes() + wanted_bytes) {
                         return Err(kept_for_freeing());
@@ -414,7 +414,7 @@ impl SegmentSupply {
         !self.free.has(self.sizes.freeing_bytes())
     }
 
-    /// The same where it is known to matter.
+    /// Whether there may be no room for writes in place, on a file system that copies on write.
     pub(crate) fn needs_room_in_place(&self) -> bool {
         self.state.lock().copies_on_write && self.is_short()
     }
@@ -471,7 +471,7 @@ impl SegmentSupply {
         self.is_given_back.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for `bytes`. Where the disk tells of more than it has, a file that is as large finds out: only in
+    /// Whether there is room for `bytes`. Where the disk reports more than it has, a file that is as large finds out: only in
     /// the leader, for nobody else finds room meanwhile.
     fn finds_room(&self, bytes: u64) -> bool {
         if !self.free.is_overstated() {
@@ -482,7 +482,7 @@ impl SegmentSupply {
         found.is_ok()
     }
 
-    /// Looks whether a disk that tells of more than it has is still full.
+    /// Checks whether a disk that reports more than it has is still full.
     pub(crate) fn look_for_room(&self) {
         if self.free.is_overstated() {
             self.finds_room(self.sizes.freeing_bytes());
@@ -511,8 +511,8 @@ impl SegmentSupply {
         !self.is_given_back() && self.has_room_to_clean()
     }
 
-    /// The least bytes that a round of removing files writes: two checkpoints, or where space is short a single one, which both slots
-    /// of the root name.
+    /// The least bytes that a round of removing files writes: two checkpoints, or where space is short a single one, which both
+    /// slots of the root name.
     pub(crate) fn least_cleaning_bytes(&self) -> u64 {
         self.sizes.least_cleaning_bytes(match self.is_short() {
             true => 1,
@@ -634,7 +634,7 @@ impl SegmentSupply {
     }
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
-        // Looked at first: who is refused tries again, and each time it would take from others all that there is.
+        // Checked first: who is refused tries again, and each time it would take from others all that there is.
         if !self.free.may_have(capacity_bytes) {
             let message =
                 format!("the disk is full: a segment of the log takes {capacity_bytes} bytes");
@@ -699,7 +699,7 @@ impl SegmentSupply {
         !state.preparing && (state.wants_reserve || (state.wanted_bytes > 0 && wants_more))
     }
 
-    /// Waits until a segment is wanted or `stop` says so.
+    /// Waits until a segment is wanted or `stop` returns true.
     pub(crate) fn wait(&self, stop: impl Fn() -> bool) {
         let mut state = self.state.lock();
         while !stop() && (state.preparing || (state.wanted_bytes == 0 && !state.wants_reserve)) {
@@ -711,7 +711,7 @@ impl SegmentSupply {
         }
     }
 
-    /// Lets a moment pass before something is prepared: what is asked for first behind an opening would wait for that.
+    /// Lets a moment pass before something is prepared: the first calls after an opening would wait for that.
     pub(crate) fn pause(&self) {
         self.state.lock().is_paused = true;
         self.may_be_paused.store(true, Ordering::Relaxed);
@@ -732,7 +732,7 @@ impl SegmentSupply {
         self.changed.notify_all();
     }
 
-    /// Makes the reserve, then the spare. A full disk is no error here: who takes a segment will be told.
+    /// Makes the reserve, then the spare. A full disk is no error here: who takes a segment will get the error.
     pub(crate) fn refill(&self) {
         let mut state = self.state.lock();
         if state.preparing {
@@ -828,8 +828,8 @@ impl SegmentSupply {
         leftovers.iter().for_each(|path| self.remove(path));
     }
 
-    /// The same of those that this process has prepared: an opening that fails leaves what it found, which a full disk may
-    /// need, and no more.
+    /// Gives back the unused segments that this process has prepared: an opening that fails leaves what it found, which a
+    /// full disk may need, and no more.
     pub(crate) fn give_up(&self) {
         let mut state = self.state.lock();
         (state.wanted_bytes, state.wants_reserve) = (0, false);

@@ -2,7 +2,7 @@
 
 use crate::size_limits::changed_limit_bytes;
 
-/// What has happened since the last checkpoint: it calls for the next one.
+/// The work since the last checkpoint, which calls for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SinceCheckpoint {
     pub(crate) frames: u64,
@@ -49,12 +49,12 @@ impl SinceCheckpoint {
 /// Index pages wait to be written up to so many times what one commit makes anew at most.
 const UNWRITTEN_LIMITS: u64 = 2;
 
-/// How many times as much as calls for a checkpoint calls for one before full blocks of open rows are encoded. Encoded first they
-/// are in no checkpoint, which copies what is open.
+/// So many times as much as calls for a checkpoint makes it come before full blocks of open rows are encoded. Rows that
+/// are encoded first are in no checkpoint, which copies what is open.
 const OVERDUE: u64 = 2;
 
-/// What calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the encoder busy not
-/// much more than `OVERDUE` times as much.
+/// How much calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the
+/// encoder busy not much more than `OVERDUE` times as much.
 pub(crate) const CHECKPOINT_DUE: SinceCheckpoint = SinceCheckpoint {
     frames: 16_384,
     groups: 256,

@@ -24,7 +24,7 @@ pub(crate) const WRITTEN_TWICE: u64 = 2;
 const GIVEN_BACK_SHARE: u64 = 4;
 /// Takes `root` and `live` in place, and directories.
 pub(crate) const IN_PLACE_BYTES: u64 = 32 << 10;
-/// What a checkpoint may take more than estimated.
+/// The most bytes by which a checkpoint may exceed its estimate.
 const CHECKPOINT_SLACK_BYTES: u64 = 4 << 10;
 
 #[derive(Debug)]
@@ -88,7 +88,8 @@ impl SpaceEstimates {
         self.reserve_bytes_with(0, is_written_to)
     }
 
-    /// The same where there is plenty of space: with room in two checkpoints for what is in none yet, and for a long tail.
+    /// How large a reserve is to be where there is plenty of space: with room in two checkpoints for what is in none
+    /// yet, and for a long tail.
     pub(crate) fn ample_reserve_bytes(&self, is_written_to: bool) -> u64 {
         let tail_bytes = self.tail_bytes.load(Ordering::Relaxed);
         let more_bytes = CLEANING_CHECKPOINTS * self.more_bytes() + tail_bytes;
@@ -109,8 +110,8 @@ impl SpaceEstimates {
         }
     }
 
-    /// What is in no checkpoint yet, and what a segment may add to that before the reserve is looked at again: more than so much
-    /// calls for a checkpoint.
+    /// Bytes that are in no checkpoint yet, with those that a segment may add before the reserve is checked again: more
+    /// than that calls for a checkpoint.
     fn unsaved_soon_bytes(&self) -> u64 {
         self.unsaved_bytes.load(Ordering::Relaxed) + self.soon_bytes()
     }
@@ -124,7 +125,7 @@ impl SpaceEstimates {
         (self.limit_bytes / RESERVE_SHARE).max(RESERVE_MIN_BYTES)
     }
 
-    /// What a checkpoint may hold besides the catalogue.
+    /// Estimates the bytes of a checkpoint besides the catalogue.
     pub(crate) fn more_bytes(&self) -> u64 {
         let last_bytes = self.checkpoint_bytes.load(Ordering::Relaxed);
         last_bytes.max(self.unsaved_bytes.load(Ordering::Relaxed))
@@ -135,7 +136,7 @@ impl SpaceEstimates {
         self.least_reserve_bytes_with(self.unsaved_soon_bytes())
     }
 
-    /// The same without what a segment may add before it is looked at again.
+    /// The least room as of now, without what a segment may add before the reserve is checked again.
     pub(crate) fn least_reserve_bytes_now(&self) -> u64 {
         self.least_reserve_bytes_with(self.unsaved_bytes.load(Ordering::Relaxed))
     }
@@ -145,13 +146,13 @@ impl SpaceEstimates {
         LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + unsaved_bytes
     }
 
-    /// As much as a segment must have for a frame, and for checkpoints behind it.
+    /// The least bytes of a segment for a frame, and for checkpoints after it.
     pub(crate) fn least_bytes(&self, frame_bytes: u64, checkpoints: u64) -> u64 {
         let more_bytes = self.room_for_checkpoints(checkpoints);
         segment::next_capacity(0, 0, frame_bytes + more_bytes + NEXT_FRAME_BYTES)
     }
 
-    /// What commits that free space may need of free space, where it takes room to write in place.
+    /// The free space that commits which free space may need, where writing in place takes room.
     pub(crate) fn freeing_bytes(&self) -> u64 {
         WRITTEN_TWICE * self.wanted_reserve_bytes(true) + IN_PLACE_BYTES
     }

@@ -1,4 +1,4 @@
-//! The state of a database in memory: what one commit after the other makes of it.
+//! The state of a database in memory: as one commit after the other makes it.
 //!
 //! Invariants: a [`DbState`] never changes once it is shared, except that open rows are appended after its `visible`
 //! commit and `visible` then rises; as far as its tables have chunks for them, a new state begins with the first commit
@@ -26,7 +26,7 @@ pub(crate) struct DbState {
     pub(crate) visible: AtomicU64,
 }
 
-/// What publishing swaps.
+/// A pointer to the published state, which publishing swaps.
 pub(crate) type Published = Arc<arc_swap::ArcSwap<DbState>>;
 
 /// One consistent view of the whole database. Cheap to clone; holding it keeps its files.
@@ -43,7 +43,7 @@ pub(crate) struct PinnedState {
     pub(crate) pin: Option<Arc<dyn Pin>>,
 }
 
-/// What keeps the files of a snapshot from being deleted for as long as it lives.
+/// Keeps the files of a snapshot from being deleted for as long as it lives.
 pub(crate) trait Pin: std::fmt::Debug + Send + Sync {}
 
 impl Snapshot {
@@ -62,7 +62,7 @@ impl Snapshot {
         &self.pinned.state
     }
 
-    /// What it pins.
+    /// The place that it pins.
     pub(crate) fn place(&self) -> PinPlace {
         PinPlace {
             epoch: self.pinned.state.epoch,
@@ -137,7 +137,7 @@ impl TableSnapshot {
         Some(&mask.positions)
     }
 
-    /// What is hidden of the block that lies at a place, if anything is.
+    /// The mask of the block at a place, if any of its rows are hidden.
     pub fn hidden_at(&self, place: &Place) -> Option<&BlockMask> {
         let rank = u32::try_from(place.rank).ok()?;
         self.table.masks()?.of_item(&place.item)?.of_block(rank)

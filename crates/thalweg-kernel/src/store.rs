@@ -48,7 +48,7 @@ pub struct Store {
     counters: Counters,
     missing: Option<Missing>,
     is_closed: AtomicBool,
-    /// Fragments that were given up since somebody last heard of them.
+    /// Fragments that were given up since they were last taken.
     given_up: AtomicUsize,
     data_syncs: DataSyncs,
 }
@@ -61,7 +61,7 @@ struct DataSyncs {
     failed: AtomicU64,
 }
 
-/// What is to be said of a missing file, if that may be no damage.
+/// Returns the error for a missing file, if that may be no damage.
 type MayBeGone = dyn Fn() -> Option<Error> + Send + Sync;
 
 struct Missing(Box<MayBeGone>);
@@ -88,7 +88,7 @@ enum Cached {
     Data(Address, Bytes),
 }
 
-/// What the cache takes for a data page beside its bytes, which may be few.
+/// Bytes that the cache takes for a data page beside its content, which may be short.
 const DATA_PAGE_OVERHEAD_BYTES: u64 = 160;
 
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ struct Counters {
     data_page_hits: AtomicU64,
 }
 
-/// What was read so far. Differences of two of these say what something cost.
+/// Counts of what was read so far. The difference of two of these is the cost of what was done between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Read calls.
@@ -160,7 +160,7 @@ impl Store {
         }
     }
 
-    /// The same where others remove files: `may_be_gone` knows whether a missing one can be one of those.
+    /// A store whose files others may remove: `may_be_gone` knows whether a missing one can be one of those.
     pub(crate) fn whose_files_may_go(
         mut self,
         may_be_gone: impl Fn() -> Option<Error> + Send + Sync + 'static,
@@ -217,11 +217,11 @@ impl Store {
         self.open_file(id).map(|open| Arc::clone(&open.file))
     }
 
-    /// Whether the file of an id is a fragment; a segment of the log otherwise, which share their numbers. A file that is open keeps
-    /// its kind when another process removes it.
+    /// Whether the file of an id is a fragment; a segment of the log otherwise, which share their numbers. A file that is open
+    /// keeps its kind when another process removes it.
     ///
     /// # Errors
-    /// `Corruption` when there is no such file. A look at the folder that fails is an error, too: it says nothing of the kind.
+    /// `Corruption` when there is no such file. A look at the folder that fails is an error, too: it leaves the kind open.
     pub fn is_fragment(&self, id: FileId) -> Result<bool> {
         self.check_owner()?;
         if let Some(open) = self.files.get(&id) {
@@ -287,7 +287,7 @@ impl Store {
 
     fn keep(&self, id: FileId, file: &Arc<OpenFile>) {
         self.files.insert(id, Arc::clone(file));
-        // Closed meanwhile: what was inserted behind that would stay.
+        // Closed meanwhile: a file that was inserted after that would stay.
         if self.is_closed.load(Ordering::SeqCst) {
             self.files.clear();
         }
@@ -301,7 +301,7 @@ impl Store {
         self.given_up.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The same of one that is finished.
+    /// Frees the space of a fragment that is finished.
     pub(crate) fn give_up_file(&self, id: FileId) {
         self.forget_file(id);
         let path = self.fragment_path(id);
@@ -309,7 +309,7 @@ impl Store {
         let _ = opened.map(|file| self.give_up_fragment(&*file));
     }
 
-    /// Fragments that were given up since somebody last heard of them.
+    /// Fragments that were given up since they were last taken.
     pub(crate) fn given_up(&self) -> usize {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -392,7 +392,7 @@ impl Store {
         Ok(bytes.into())
     }
 
-    /// The same into memory that is there already: all of it is filled.
+    /// Reads into memory that is there already: all of it is filled.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -447,7 +447,7 @@ impl Store {
         Ok(BlockReader::new(self, *address, head, body))
     }
 
-    /// What was read so far.
+    /// Counts of what was read so far.
     #[must_use]
     pub fn counts(&self) -> ReadCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

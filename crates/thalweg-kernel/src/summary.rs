@@ -1,4 +1,4 @@
-//! What is known of a column of some rows without reading them: the aggregates of the TAB+-tree (ChronicleDB,
+//! Summaries of a column of some rows, which answer without reading these: the aggregates of the TAB+-tree (ChronicleDB,
 //! section 5.2.1, with the sum of squares that its standard deviation needs).
 //!
 //! Invariants
@@ -6,7 +6,7 @@
 //! - A summary is *exact*: counts, minimum, maximum and integer sums are those of the rows.
 //! - The error of a float sum stays below 1e-12 of the sum of the magnitudes, however many summaries are merged:
 //!   sums of summaries carry their rounding error along.
-//! - NaN sorts above every number; `min` and `max` speak of the other values, and `nan_rows` of the NaNs.
+//! - NaN sorts above every number; `min` and `max` are of the other values, and `nan_rows` of the NaNs.
 //! - An infinity among the values makes `m2` NaN, as it does in a row-by-row computation.
 
 mod bytes;
@@ -73,7 +73,7 @@ pub struct ColumnSummary {
     /// Rows that are neither null nor NaN.
     pub value_rows: u64,
     /// The smallest and the largest of the `value_rows`, as bits of `kind`; zero when there are none. Of strings the bounds
-    /// are elsewhere: `min` is their place beside the summaries of one entry, and no part of what the summary says.
+    /// are elsewhere: `min` is their place beside the summaries of one entry, and no part of the summary itself.
     pub min: u64,
     /// See `min`.
     pub max: u64,
@@ -108,7 +108,7 @@ pub enum ValueRange {
         min: Option<f64>,
         /// The largest accepted number.
         max: Option<f64>,
-        /// Whether rows that are NaN are accepted. Say `true` in doubt: NaN sorts above every number.
+        /// Whether rows that are NaN are accepted. Take `true` in doubt: NaN sorts above every number.
         accepts_nan: bool,
     },
 }
@@ -158,7 +158,7 @@ impl ColumnSummary {
         values::of_values(column_id, values, validity, |_| {})
     }
 
-    /// The same, and on the way the summaries of every [`SUMMARY_CHUNK_ROWS`] values, of column 0.
+    /// Like `of_values`, and on the way the summaries of every [`SUMMARY_CHUNK_ROWS`] values, of column 0.
     ///
     /// # Panics
     /// When `validity` is not as long as `values`.
@@ -197,7 +197,7 @@ impl ColumnSummary {
     /// counts survive.
     ///
     /// # Panics
-    /// When they speak of different columns.
+    /// When they are of different columns.
     #[must_use]
     pub fn merge(&self, other: &Self) -> Self {
         assert_eq!(
@@ -211,7 +211,7 @@ impl ColumnSummary {
             ..Self::empty(self.column_id, self.kind)
         };
         if self.kind != other.kind {
-            // NaNs are rows like others where only nulls are told apart.
+            // NaNs are rows like others where only nulls are counted apart.
             merged.kind = SummaryKind::Count;
             merged.value_rows += std::mem::take(&mut merged.nan_rows);
             return merged;
@@ -361,7 +361,7 @@ impl ColumnSummary {
         self.prunes_with(None, range)
     }
 
-    /// The same with the bounds of a column of strings.
+    /// Like [`Self::prunes`], with the bounds of a column of strings.
     pub(crate) fn prunes_with(&self, bounds: Option<&ByteBounds>, range: &ValueRange) -> bool {
         if let ValueRange::Bytes {
             first,

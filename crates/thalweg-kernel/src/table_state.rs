@@ -17,7 +17,7 @@ pub struct TableState {
     pub id: TableId,
     /// Its name, as it was written.
     pub name: Arc<str>,
-    /// What the layer above knows of it.
+    /// The definition, which only the layer above can read.
     pub definition: Bytes,
     /// Rises with every new definition.
     pub definition_version: u32,
@@ -25,7 +25,7 @@ pub struct TableState {
     pub created: CommitNo,
     /// Its order 0: the blocks of its rows.
     pub tree: Tree,
-    /// What an earlier tree of its order 0 took of files.
+    /// The uses of files of an earlier tree of its order 0.
     pub(crate) uses: OrderUses,
     /// Its other orders; `None`: it never had one.
     pub(crate) orders: Option<Arc<Orders>>,
@@ -42,7 +42,7 @@ impl TableState {
         self.orders.as_ref().map_or(&[], |orders| &orders.list)
     }
 
-    /// One of these.
+    /// One of its orders beside the rows.
     #[must_use]
     pub fn order(&self, id: u32) -> Option<&Order> {
         self.orders.as_ref()?.get(id)
@@ -92,7 +92,7 @@ impl TableState {
         }
     }
 
-    /// What an earlier tree of an order took of files, as far as anybody knows.
+    /// The uses of files of an earlier tree of an order, as far as they are known.
     pub(crate) fn uses_of(&self, order: u32) -> Option<&OrderUses> {
         match order {
             0 => Some(&self.uses),
@@ -100,12 +100,13 @@ impl TableState {
         }
     }
 
-    /// What an earlier tree of an order took of files, if that is known. A wrong list of a checkpoint says nothing.
+    /// The uses of files of an earlier tree of an order, if they are known. A wrong list of a checkpoint counts as
+    /// unknown.
     pub(crate) fn known_uses(&self, order: u32) -> Option<Cow<'_, KnownUses>> {
         self.uses_of(order)?.known().ok()?
     }
 
-    /// The same of all orders.
+    /// The uses of files of all orders.
     pub(crate) fn all_uses(&self) -> impl Iterator<Item = &OrderUses> {
         let others = self.orders().iter().map(|order| &order.uses);
         std::iter::once(&self.uses).chain(others)

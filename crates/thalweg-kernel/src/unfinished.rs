@@ -1,7 +1,7 @@
 //! Epochs that recoveries have begun and not finished.
 //!
-//! Invariant: a segment of a later epoch than the root's was never used, unless frames follow its checkpoint: those are only written
-//! once both slots of the root name the epoch.
+//! Invariant: a segment of a later epoch than the root's was never used, unless frames follow its checkpoint: those are only
+//! written once both slots of the root name the epoch.
 
 use crate::error::{Error, Result};
 use crate::ids::{Epoch, LogPosition};

@@ -1,4 +1,4 @@
-//! The work that commits call for: blocks of open rows, checkpoints, files that go.
+//! The work that commits call for: blocks of open rows, checkpoints, files to remove.
 //!
 //! Invariants: one thread encodes open rows at a time, so every open row is claimed once; rows are encoded only when they
 //! are visible; an append waits while the open rows of all tables that can be encoded exceed their limit, and fails when encoding
@@ -28,7 +28,7 @@ use std::time::Duration;
 use thalweg_env::JoinHandle;
 use thalweg_env::sync::Mutex;
 
-/// What a panic is said to have struck.
+/// The work that errors name after a panic in it.
 const ENCODING: &str = "encoding open rows";
 const CLEANING: &str = "removing and rewriting files";
 /// About so many rows become blocks at once, where there are more: bounds what is encoded and not yet committed.
@@ -91,15 +91,15 @@ impl Upkeep {
         self.admit(&commit)?;
         let number = self.writer.submit(Job::Commit(commit), durability);
         if !self.background {
-            // What becomes of the commit is settled: what fails behind it is met again by the appends that wait for room, or
+            // The commit's outcome is final. A later failure is met again by the appends that wait for room, or
             // poisons.
             let _ = self.run_due_work();
         }
         number
     }
 
-    /// The same of several, in order, where threads of the database do its work. `answer` gets the results in this order, each as soon
-    /// as no commit before it waits. Those between which nobody waits for room are synced together.
+    /// Stores several commits, in order, where threads of the database do its work. `answer` gets the results in this
+    /// order, each as soon as no commit before it waits. Those between which nobody waits for room are synced together.
     pub(crate) fn commit_all(
         &self,
         commits: Vec<(Commit, Durability)>,
@@ -138,7 +138,7 @@ impl Upkeep {
     pub(crate) fn refuse(&self, commit: &Commit) {
         self.abandon(commit);
         if let Some(producer) = commit.producer.as_ref().filter(|_| !commit.is_empty()) {
-            // Once the database is closed nothing is stored behind it.
+            // Once the database is closed nothing is stored after it.
             let _ = self
                 .writer
                 .with_leader(|leader| leader.note_refused(producer));
@@ -341,7 +341,7 @@ impl Upkeep {
         is_done.map(|_| ())
     }
 
-    /// The same where a drop waits for it, and no thread does it from time to time.
+    /// Removes the same where a drop waits for it, and no thread does it from time to time.
     fn look_at_pins_for_drop(&self) -> Result<()> {
         // Nearly always nothing waits, and the leader need not be asked.
         if !self.waits_for_pins() {
@@ -411,7 +411,7 @@ impl Upkeep {
             done => return done,
         }
         match self.encode_table_once(table, block_rows, true) {
-            // Altered again: the next round looks at it.
+            // Altered again: the next round tries it again.
             Err(e) if e.kind() == ErrorKind::Conflict => Ok(true),
             done => done,
         }
@@ -438,8 +438,8 @@ impl Upkeep {
         cover.commit = with_entries(&table, cover.commit, entries);
         let has_entries = cover.commit.groups.len() + cover.commit.edits.len() > plain_blocks;
         let done = match self.submit_cover(cover) {
-            // The rows become blocks without it: they are read where the index does not cover them. So also where entries that lie all
-            // over their index change more pages than one commit may.
+            // The rows become blocks without it: they are read where the index does not cover them. So also where entries that
+            // lie all over their index change more pages than one commit may.
             Err(error)
                 if has_entries
                     && (error.is_of_unreadable_bytes() || error.kind() == ErrorKind::Limit) =>
@@ -478,10 +478,9 @@ impl Upkeep {
         changed.map_or(true, are_few_pages)
     }
 
-    /// The commit that puts blocks in the place of open rows, whole commits from the front; one that `carries` hides in them what is
-    /// deleted until then. Blocks that do not fit one frame go to a
-    /// fragment: rows between many barriers, or in many splits, make a block each, and rows once stored must become blocks
-    /// however wide or scattered they are.
+    /// The commit that puts blocks in the place of open rows, whole commits from the front; one that `carries` hides in them
+    /// what is deleted until then. Blocks that do not fit one frame go to a fragment: rows between many barriers, or in many
+    /// splits, make a block each, and rows once stored must become blocks however wide or scattered they are.
     fn cover(&self, table: &TableSnapshot, rows: &[OpenRows], carries: bool) -> Result<Cover> {
         let (mut blocks, sources) = match carries {
             true => self.encoder.encode_with_sources(table, rows)?,
@@ -491,7 +490,7 @@ impl Upkeep {
         let given: u64 = rows.iter().map(|r| u64::from(r.part.rows)).sum();
         let hidden = rows.iter().filter_map(|rows| table.hidden_in(rows));
         let left_out: u64 = hidden.map(|hidden| u64::from(hidden.rows())).sum();
-        // Nothing but the rows themselves tells whether what is said of them is true.
+        // Nothing but the rows themselves shows whether their counts are true.
         if encoded + left_out != given {
             let place = format_args!("open rows of table \"{}\"", table.name);
             let kept = given.saturating_sub(left_out);
@@ -581,7 +580,7 @@ fn with_entries(table: &TableSnapshot, mut commit: Commit, entries: Vec<IndexBlo
     commit
 }
 
-/// Without a log no table can be encoded, whatever it was that kept the log from being recovered.
+/// The error that ends a round: without a log no table can be encoded, whatever kept the log from being recovered.
 fn ends_round(error: Error) -> Error {
     if stops_all(&error) {
         return error;

@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 16;
 /// In how many snapshots a table is checked, each of which expires.
 const SNAPSHOTS: usize = 4;
 
-/// What was checked, and what was found.
+/// The result of a verification: what was checked, and what was found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Tables.
@@ -51,7 +51,7 @@ pub struct VerifyReport {
     pub fragments: u64,
     /// Segments of the log that hold blocks or pages.
     pub segments: u64,
-    /// Frames of the log behind the last checkpoint.
+    /// Frames of the log after the last checkpoint.
     pub frames: u64,
     /// Everything that failed its checks; empty when all is well.
     pub damage: Vec<Damage>,
@@ -72,7 +72,7 @@ pub struct Damage {
     pub rows: Option<u64>,
     /// The first and the last commit that is missing, of damage to the log.
     pub commits: Option<(CommitNo, CommitNo)>,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub what: String,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Damage {
 }
 
 impl VerifyReport {
-    /// The same without what is damaged.
+    /// The counts alone, without the damage.
     fn counts(&self) -> Self {
         Self {
             damage: Vec::new(),
@@ -99,9 +99,9 @@ impl VerifyReport {
 }
 
 impl Kernel {
-    /// Reads and checks the log behind the last checkpoint, and every index page, block and fragment of every table of
+    /// Reads and checks the log after the last checkpoint, and every index page, block and fragment of every table of
     /// the newest snapshot. A table whose files went meanwhile, because the snapshot has expired, is checked again in a new one.
-    /// `on_bytes` is told how many more bytes were checked.
+    /// `on_bytes` is called with how many more bytes were checked.
     ///
     /// # Errors
     /// When there is no snapshot to check; `SnapshotExpired` when a table takes longer than its snapshot may last, again and
@@ -138,7 +138,7 @@ impl Kernel {
     }
 }
 
-/// Whether it tells of a call that failed rather than of bytes that are missing or damaged.
+/// Whether it is of a call that failed rather than of bytes that are missing or damaged.
 fn is_of_the_call(error: &Error) -> bool {
     !error.is_of_unreadable_bytes() && error.kind() != ErrorKind::NotFound
 }
@@ -158,9 +158,9 @@ pub(crate) struct Check<'a> {
     /// An error that was not damage but a failed call; if there is one, not of a device that does not return the bytes.
     pub(crate) failed: Option<Error>,
     on_bytes: &'a mut dyn FnMut(u64),
-    /// The order that is looked at.
+    /// The order that is checked.
     order: u32,
-    /// Rows of the blocks that are hidden as a whole, of the table that is looked at: by item and rank of the first one.
+    /// Rows of the blocks that are hidden as a whole, of the table that is checked: by item and rank of the first one.
     whole_blocks: WholeBlocks,
 }
 
@@ -230,8 +230,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Both slots of `live`, unless one may be under the hand of a writer, or was when the power was cut: it is not synced before the
-    /// database is closed.
+    /// Both slots of `live`, unless one may be under the hand of a writer, or was when the power was cut: it is not synced
+    /// before the database is closed.
     fn live(&mut self) -> Result<()> {
         let (env, dir) = (self.store.env(), self.store.dir());
         let slots = LiveFile::open_reader(env, dir)?.map(|live| live.read_slots());
@@ -267,8 +267,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether each mask is of an item or of open rows that are there, and of no more of them than there is. Of items nobody knows
-    /// where changes wait for a page. `is_whole`: all blocks of the table were seen.
+    /// Whether each mask is of an item or of open rows that are there, and of no more of them than there is. Of items that
+    /// is not known where changes wait for a page. `is_whole`: all blocks of the table were seen.
     fn masks(&mut self, table: &TableSnapshot, is_whole: bool) {
         let whole_blocks = std::mem::take(&mut self.whole_blocks);
         let Some(masks) = table.masks() else {
@@ -366,8 +366,8 @@ impl Check<'_> {
         });
     }
 
-    /// Whether what is known of the uses of an earlier tree leads to what a walk through this one finds. What cannot be read was found
-    /// already, or is not needed any more.
+    /// Whether what is known of the uses of an earlier tree leads to what a walk through this one finds. What cannot be read
+    /// was found already, or is not needed any more.
     fn are_right(&self, known: &KnownUses, tree: &Tree) -> bool {
         // As it is now: pages of it may be written meanwhile.
         let tree = tree.frozen();
@@ -415,7 +415,7 @@ impl Check<'_> {
         }
     }
 
-    /// Looks at an entry on the way down: below a damaged page there is no way.
+    /// Checks an entry on the way down: below a damaged page there is no way.
     fn entry(&mut self, table: &TableSnapshot, entry: &Entry) -> Step {
         if entry.is_block() {
             return Step::Take;
@@ -590,7 +590,7 @@ pub(crate) fn file_name(store: &Store, id: FileId) -> PathBuf {
     }
 }
 
-/// What the rows below a damaged block or page are. Those of an index are in order 0 as well.
+/// The damage of a block or page, with the rows below it. Those of an index are in order 0 as well.
 pub(crate) fn entry_damage(
     file: PathBuf,
     table: &str,
@@ -621,7 +621,7 @@ pub(crate) fn entry_damage(
     }
 }
 
-/// Whether the blocks of an item that are hidden as a whole have the rows that its masks say.
+/// Whether the blocks of an item that are hidden as a whole have as many rows as its masks state.
 fn are_their_rows(name: &ItemName, list: &MaskList, found: &WholeBlocks) -> bool {
     list.iter().all(|(first, mask)| match mask {
         BlockMask::Rows(_) => true,
@@ -638,7 +638,7 @@ fn without_place(error: &Error, place: &dyn fmt::Display) -> String {
         .to_owned()
 }
 
-/// Reads all frames behind the checkpoint, and the checkpoints that count if that is lost; says how many frames.
+/// Reads all frames after the checkpoint, and the checkpoints that count if that is lost; returns how many frames.
 fn check_log(store: &Store) -> Result<u64, (LogPosition, Error)> {
     let (env, dir) = (store.env(), store.dir());
     let at_start = |error: Error| (LogPosition::default(), error);

@@ -1,4 +1,4 @@
-//! Where a process that may not recover the log starts reading, and how far it shows it.
+//! Where a process that may not recover the log starts reading, and how much of the log it shows.
 //!
 //! Invariant: nothing is shown that a power cut could take back, but commits that were stored to be shown once they are
 //! written. Reading processes decide by this, and so does a writer that opens the database on a disk with no room to recover.
@@ -14,7 +14,7 @@ use crate::store::Store;
 use std::path::Path;
 use thalweg_env::Env;
 
-/// Where to start, and how far the log behind that may be shown.
+/// Where to start, and how far the log after that may be shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) from: Root,
@@ -28,7 +28,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Decides by the slots of the root and by what `live` tells. `root` must have been read before `live`; `boot` is that of
+    /// Decides by the slots of the root and by what `live` announces. `root` must have been read before `live`; `boot` is that of
     /// the machine now. A process that has shown epoch `shown` does not go back to an earlier one.
     pub(crate) fn of(
         dir: &Path,
@@ -73,12 +73,12 @@ impl View {
         Ok(match { slots }.find(of_epoch) {
             // Not the newer slot: it may be in the cache only.
             Some(from) => (from, Some(live.visible)),
-            // No commit of a later epoch is acknowledged: its checkpoint says all.
+            // No commit of a later epoch is acknowledged: its checkpoint has all of them.
             None => (newest, Some(newest.commit)),
         })
     }
 
-    /// Reads the checkpoint and what may be shown of the log behind it.
+    /// Reads the checkpoint and what may be shown of the log after it.
     pub(crate) fn recover(&self, env: &Env, dir: &Path, store: &Store) -> Result<Recovered> {
         let known = Known {
             proven: self.proven,

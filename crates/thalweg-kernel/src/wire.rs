@@ -1,7 +1,7 @@
 //! Reading and writing of the small variable-length structures: entry lists, pages, heads, footers.
 //!
 //! Invariants: a reader never reads beyond its bytes and never panics; every number has exactly one accepted spelling
-//! (overlong varints are refused), so that two byte strings never mean the same; what is wrong is told as a static
+//! (overlong varints are refused), so that two byte strings never mean the same; what is wrong is returned as a static
 //! text, to which the caller adds the place.
 
 use crate::error::{Error, ErrorKind};
@@ -9,7 +9,7 @@ use crate::ids::{DatabaseId, FileId};
 use crate::rules::Rule;
 use std::fmt;
 
-/// What a reader found, or what was wrong.
+/// A value that a reader found, or a message that names what was wrong.
 pub(crate) type Parsed<T> = Result<T, &'static str>;
 
 /// Why bytes that are as they were written cannot be used.
@@ -214,7 +214,7 @@ pub(crate) fn is_sound(computed: u32, stored: u32) -> bool {
     computed == stored || !Rule::Checksum.is_kept()
 }
 
-/// The same of one that is stored as bytes.
+/// Whether a checksum is the one that was stored as bytes.
 pub(crate) fn is_sound_le(computed: u32, stored: &[u8]) -> bool {
     stored
         .first_chunk()

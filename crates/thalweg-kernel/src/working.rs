@@ -2,11 +2,11 @@
 //!
 //! Invariants: a change is validated before anything of its commit is applied, so a refused commit leaves no trace; what
 //! was validated cannot fail to apply with the pages that validating has loaded. Each change is checked against the state
-//! before its commit, and changes of one commit that do not leave it at that are refused ([`crate::contradictions`]). A commit of the log is applied also where a
-//! page cannot be read: its changes of that one index wait, and the table cannot be read meanwhile. A published state is
-//! never changed: tables are copied on write, blocks and tables live in persistent trees, open rows are appended after
-//! what published states can see. No commit, and nothing that is done for each commit, walks all tables: that is left to
-//! checkpoints.
+//! before its commit, and changes of one commit that do not leave it at that are refused ([`crate::contradictions`]). A commit
+//! of the log is applied also where a page cannot be read: its changes of that one index wait, and the table cannot be read
+//! meanwhile. A published state is never changed: tables are copied on write, blocks and tables live in persistent trees, open
+//! rows are appended after what published states can see. No commit, and nothing that is done for each commit, walks all
+//! tables: that is left to checkpoints.
 
 mod hidden;
 mod runs;
@@ -54,11 +54,11 @@ pub(crate) struct Working {
     /// Trees that may have pages in memory: they were changed since the last checkpoint.
     pub(crate) changed_trees: BTreeSet<(TableId, u32)>,
     pub(crate) producers: Producers,
-    /// What all tables take of a checkpoint besides definitions, rows and pages.
+    /// Bytes that all tables take of a checkpoint besides definitions, rows and pages.
     names_bytes: u64,
-    /// What the masks of all tables take of it.
+    /// Bytes that the masks of all tables take of it.
     mask_bytes: u64,
-    /// What the uses of files of all tables take of it.
+    /// Bytes that the uses of files of all tables take of it.
     uses_bytes: u64,
     /// The last commit that replaced blocks of a table, since the database was opened: who prepares replacements has
     /// opened it as well. Deletions of runs do not count.
@@ -170,14 +170,15 @@ impl Working {
         self.validate_by(changes, origin, pages).map(|_| ())
     }
 
-    /// Refuses a commit of the log that does not fit the state. Pages that cannot be read say nothing about it: what needs
+    /// Refuses a commit of the log that does not fit the state. Pages that cannot be read prove nothing about it: what needs
     /// them is put off when it is applied.
     pub(crate) fn validate_stored(&self, changes: &[Change], pages: &dyn PageLoader) -> Result<()> {
         self.validate_by(changes, Origin::Log, pages).map(|_| ())
     }
 
-    /// The same for all, so that whatever is stored can be read again: each change is sound, all of them together do not
-    /// contradict each other, each of them fits the state before the commit, and what they do to each tree together can be done.
+    /// Validates a commit alike for all origins, so that whatever is stored can be read again: each change is sound, all of
+    /// them together do not contradict each other, each of them fits the state before the commit, and what they do to each
+    /// tree together can be done.
     fn validate_by(
         &self,
         changes: &[Change],
@@ -217,7 +218,7 @@ impl Working {
             .map_or(Ok(()), |covered| self.check_cover(head, covered, items))
     }
 
-    /// Whether a new table has the next number or, behind lost commits, one that no table is known to have.
+    /// Whether a new table has the next number or, after lost commits, one that no table is known to have.
     fn check_number(&self, table: TableId, next: u32, origin: Origin) -> Result<()> {
         let is_unused = match origin {
             Origin::DamagedLog { .. } => table != NEW_TABLE && self.table(table).is_none(),
@@ -288,7 +289,7 @@ impl Working {
         fits(self.definitions.bytes()) || fits(self.definitions.bytes_in_use())
     }
 
-    /// What the masks of all tables take of the room for them.
+    /// Bytes that the masks of all tables take of the room for them.
     pub(crate) fn mask_bytes(&self) -> u64 {
         self.mask_bytes
     }
@@ -428,7 +429,7 @@ impl Working {
         self.apply_folded(commit, (changes, folded), frame, pages)
     }
 
-    /// The same of changes that were validated just now, with the masks that they leave: working these out takes time in proportion
+    /// Applies changes that were validated just now, with the masks that they leave: working these out takes time in proportion
     /// to what is hidden of a block already.
     pub(crate) fn apply_folded(
         &mut self,
@@ -497,7 +498,7 @@ impl Working {
         self.open.push(rows);
     }
 
-    /// What items that are added to an order do beside that: to open rows, and to what indexes cover.
+    /// Applies the further effects of items that are added to an order: on open rows, and on what indexes cover.
     fn apply_add(&mut self, commit: CommitNo, head: &AddHead, items: &[Entry]) {
         self.apply_coverage(commit, head, items);
         match head.covers {
@@ -659,7 +660,7 @@ impl Working {
         })
     }
 
-    /// What an index covers is not known any more.
+    /// Empties the coverage of an index, which is not known any more.
     pub(crate) fn forget_coverage(&mut self, table: TableId, order: u32) {
         // A table that is not there has none.
         let _ = self.change(table, |state| {
@@ -670,7 +671,7 @@ impl Working {
         });
     }
 
-    /// The same of all indexes.
+    /// Empties the coverage of all indexes.
     pub(crate) fn forget_all_coverage(&mut self) {
         for table in self.tables.clone().iter() {
             for order in table.orders() {
@@ -700,8 +701,8 @@ impl Working {
         Some(())
     }
 
-    /// What the next checkpoint is to build on. Where more than half of all tables have changed since the base, as when many
-    /// are made at once, a full one costs little more, and what openings read and first checkpoints write stays short.
+    /// Chooses the base of the next checkpoint. Where more than half of all tables have changed since the base, as when
+    /// many are made at once, a full one costs little more, and what openings read and first checkpoints write stays short.
     pub(crate) fn choose_base(&self, begins_epoch: bool) -> BuildsOn {
         let choice = self.bases.choose(begins_epoch);
         let base = self.bases.base(choice);
@@ -712,7 +713,7 @@ impl Working {
         }
     }
 
-    /// The tables of which a base may say something else than this state.
+    /// The tables of which a base may have another state than this one.
     pub(crate) fn replaced_since(&self, base: &Base) -> BTreeSet<TableId> {
         // Rows may have been appended to all that have open rows; to others they are covered by now, which is a change.
         let mut replaced = self.bases.changed_since(base);
@@ -782,7 +783,7 @@ impl Working {
         Ok(())
     }
 
-    /// Of the pages of a tree that the next checkpoint writes.
+    /// Bytes of the pages of a tree that the next checkpoint writes.
     fn unwritten_bytes(&self, table: TableId, order: u32) -> u64 {
         let table = self.table(table);
         let tree = table.and_then(|table| table.tree_of(order));

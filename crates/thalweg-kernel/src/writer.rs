@@ -29,7 +29,7 @@ use thalweg_env::{Env, File};
 /// Where so many empty fragments have ids that the root does not lie above yet, a checkpoint is written to remove them.
 pub(crate) const EMPTY_FRAGMENTS: usize = 64;
 
-/// Where there is no room for these checkpoints, and so many have been left, nobody makes more: each round looks at all of them.
+/// Where there is no room for these checkpoints, and so many have been left, nobody makes more: each round checks all of them.
 pub(crate) const MAX_EMPTY_FRAGMENTS: usize = 16 * EMPTY_FRAGMENTS;
 
 pub(crate) struct Writer {
@@ -193,7 +193,8 @@ impl Writer {
         if empty < MAX_EMPTY_FRAGMENTS {
             return Ok(());
         }
-        // Where a drop was given the reserve, only looking for room ends that, which else the next small commit does: there may be none.
+        // Where a drop was given the reserve, only looking for room ends that, which else the next small commit does: there may
+        // be none.
         let may_clean = || {
             let supply = &self.supply;
             let is_kept_for_drops = supply.is_given_back() && supply.ensure_reserve(0).is_err();
@@ -223,7 +224,7 @@ impl Writer {
         let stage = || FragmentWriter::stage(&self.store, &self.supply, of, &self.staged);
         let staged = stage();
         if segment::is_full(&staged) && self.supply.free.is_overstated() {
-            // Only a file that is made tells whether there is room again, and only the leader may make one.
+            // Only a file that is made shows whether there is room again, and only the leader may make one.
             self.with_leader(|_| self.supply.ensure_reserve(0))??;
             return stage();
         }
@@ -253,7 +254,7 @@ impl Writer {
                     ErrorKind::DiskFull => self.submit(Job::Flush, Durability::Disk),
                     _ => Err(error),
                 })
-                // An old root is told by a newer `live`.
+                // A newer `live` shows that a root is old.
                 .and_then(|_| self.with_leader(|leader| leader.announcer().live().sync())?),
             Some(poison) => Err(refusal(&poison)),
         };

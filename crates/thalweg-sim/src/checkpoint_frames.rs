@@ -14,7 +14,7 @@ use thalweg_kernel::paths::segment_name;
 const SEGMENT_HEADER_BYTES: usize = 128;
 const FRAME_HEADER_BYTES: usize = 64;
 const SECTION_ENTRY_BYTES: usize = 16;
-/// Where the base of a checkpoint stands in its INDEX section: behind the version and the features.
+/// Where the base of a checkpoint stands in its INDEX section: after the version and the features.
 const BASE_AT: usize = 12;
 const KIND_INDEX: u8 = 6;
 const KIND_PAGES: u8 = 7;
@@ -95,7 +95,7 @@ pub fn checkpoints_of(files: &Files) -> Vec<CheckpointFrame> {
     found
 }
 
-/// What the slots of the root name, the newer one first, each with its sequence.
+/// The checkpoints that the slots of the root name, the newer one first, each with its sequence.
 pub fn named_by_slots(sim: &SimEnv) -> Vec<(u64, Place)> {
     let root = sim.read_file(&Path::new(DIR).join("root"));
     let root = root.unwrap_or_default();
@@ -120,7 +120,7 @@ pub struct CheckpointCounts {
     pub differences: u64,
     /// Full ones that came after a difference: a base was renewed.
     pub renewed: u64,
-    /// The root's sequence when it was last looked at.
+    /// The root's sequence when it was last read.
     last_sequence: u64,
 }
 

@@ -19,7 +19,7 @@ use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_kernel::Durability;
 
-/// What damage to checkpoints came to.
+/// The results of damage to checkpoints.
 #[derive(Debug, Default)]
 pub struct CheckpointStage {
     /// The repairs.
@@ -125,7 +125,7 @@ pub fn damage_sectors(patient: &Patient) -> (u64, Vec<Violation>) {
     let mut violations = Vec::new();
     for (path, sector) in &sectors {
         let image = patient.image();
-        // Zeros behind the end of the log stay: they were never written.
+        // Zeros past the end of the log stay: they were never written.
         let used = files[path].iter().rposition(|byte| *byte != 0);
         let used = used.map_or(0, |last| last + 1);
         let old = &files[path][sector.start..sector.end.min(used)];
@@ -143,7 +143,7 @@ pub fn damage_sectors(patient: &Patient) -> (u64, Vec<Violation>) {
     (sectors.len() as u64, violations)
 }
 
-/// A database of many tables with so many checkpoints behind the last removal of files: nothing else tells of the tables.
+/// A database of many tables with so many checkpoints after the last removal of files: nothing else names the tables.
 pub fn with_differences(checkpoints: i64, is_closed: bool) -> Patient {
     let sim = SimEnv::new(31);
     let mut db = Driver::start(&sim, Shape::new(131_072, 8), false);
@@ -193,7 +193,7 @@ pub fn damaged(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
     )
 }
 
-/// A copy with one byte of a header changed: nothing in the log tells any more that a checkpoint was there.
+/// A copy with one byte of a header changed: nothing in the log shows any more that a checkpoint was there.
 pub fn without_head(image: &SimEnv, checkpoint: &CheckpointFrame) -> SimEnv {
     damaged_at(image, checkpoint, checkpoint.head.start + 25)
 }
@@ -206,10 +206,10 @@ fn damaged_at(image: &SimEnv, checkpoint: &CheckpointFrame, at: usize) -> SimEnv
     copy
 }
 
-/// What is shown after a repair that lost nothing.
+/// Repairs an image without loss; returns the rows that it shows then.
 ///
 /// # Errors
-/// What it gave up, or why it ended.
+/// A message with what it gave up, or why it ended.
 pub fn rows_after_repair(shape: &Shape, image: &SimEnv) -> Result<Contents, Violation> {
     match repair_and_check(shape, image)? {
         Repaired::Done(report, rows) if report.given_up.is_empty() => Ok(rows),

@@ -40,14 +40,14 @@ pub struct CrashPlan {
     pub again_every: u64,
     /// Of so many distinct images of a second crash one crashes a third time.
     pub third_every: u64,
-    /// Of so many states inside a recovery one is looked at by a reader: it must not see what a power cut takes then.
+    /// Of so many states inside a recovery one is read by a reader: it must not see what a power cut takes then.
     pub early_every: u64,
     /// Stop at the first violation.
     pub stop_early: bool,
 }
 
 impl CrashPlan {
-    /// What `cargo test` does.
+    /// The plan of a usual `cargo test`.
     pub fn usual(seed: u64) -> Self {
         Self {
             seed,
@@ -79,7 +79,7 @@ impl CrashPlan {
     }
 }
 
-/// What was done, and what was found.
+/// The result of a stage: what was done, and what was found.
 #[derive(Debug, Default)]
 pub struct CrashReport {
     /// Storage calls of the workloads.
@@ -114,7 +114,7 @@ pub struct CrashReport {
     pub checkpoints: CheckpointCounts,
     /// Memory of the database at the end of the workload, and its bound; zeros where nobody counts.
     pub memory_bytes: (u64, u64),
-    /// What went wrong, with the way to repeat it.
+    /// Violations that were found, with the way to repeat each.
     pub violations: Vec<Violation>,
 }
 
@@ -141,7 +141,7 @@ impl CrashReport {
     }
 }
 
-/// Violations kept per workload: the first ones say it all.
+/// Violations kept per workload: the first ones are enough.
 const MOST_VIOLATIONS: usize = 5;
 
 /// Values of rows that a check appends: no workload comes so far.
@@ -212,17 +212,17 @@ struct Run<'a> {
     to_disk: Vec<CommitNo>,
     dice: Dice,
     seen: HashSet<(u64, Bounds, bool, u32)>,
-    /// What a reader saw and what a power cut left, by their files.
+    /// Pairs of what a reader saw and what a power cut left, by their files.
     seen_early: HashSet<(u64, u64)>,
     report: CrashReport,
 }
 
-/// What an image must show.
+/// The demands on an image.
 #[derive(Clone, Copy)]
 struct Demand {
     least: CommitNo,
     submitted: usize,
-    /// The same boot: readers are bound by what `live` says.
+    /// The same boot: readers are bound by `live`.
     killed: bool,
 }
 
@@ -347,7 +347,7 @@ impl Run<'_> {
         self.report.violations.push(format!("{place}: {violation}"));
     }
 
-    /// What another process sees while a database is written or recovered, no power cut may take back.
+    /// Checks that no power cut may take back what another process sees while a database is written or recovered.
     fn look_early(&mut self, state: &SimEnv, place: &str, depth: u32) {
         let reader = state.crash_image(&CrashChoice::Kill);
         let cut = state.crash_image(&CrashChoice::DropAll);
@@ -365,7 +365,7 @@ impl Run<'_> {
         }
     }
 
-    /// Opens the image of a crash and looks at everything, within a bounded number of storage calls.
+    /// Opens the image of a crash and checks everything, within a bounded number of storage calls.
     fn check(&mut self, image: &SimEnv, demand: Demand, deep: bool) -> Result<(), Violation> {
         let most = CALLS_PER_FILE * (image.files().len() as u64 + 8) + 4 * self.report.calls;
         image.set_plan(FaultPlan::crash_at(most));
@@ -378,7 +378,7 @@ impl Run<'_> {
         checked
     }
 
-    /// Opens the image of a crash and looks at everything.
+    /// Opens the image of a crash and checks everything.
     fn check_image(&mut self, image: &SimEnv, demand: Demand, deep: bool) -> Result<(), Violation> {
         if deep {
             self.report.deep += 1;
@@ -411,7 +411,7 @@ impl Run<'_> {
         self.check_goes_on(image, toy, found, &before)
     }
 
-    /// Opening reads the log behind the checkpoint a bounded number of times, and nothing else.
+    /// Checks that opening reads the log after the checkpoint a bounded number of times, and nothing else.
     fn check_open_bytes(&mut self, files: &[(PathBuf, u64)], read: u64) -> Result<(), Violation> {
         self.report.open_bytes_max = self.report.open_bytes_max.max(read);
         let log: u64 = files
@@ -434,7 +434,7 @@ impl Run<'_> {
         contents_of(&toy)
     }
 
-    /// What another process sees now of commits to disk, a power cut now must not take back.
+    /// Checks that a power cut now does not take back commits to disk that another process sees now.
     fn check_shown_early(&self, reader: &SimEnv, cut: &SimEnv) -> Result<(), Violation> {
         let toy = match self.shape.open_read_only(&reader.env()) {
             Ok(toy) => toy,

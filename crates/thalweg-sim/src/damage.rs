@@ -1,7 +1,7 @@
-//! Databases whose files were changed behind their back.
+//! Databases whose files were changed without their knowledge.
 //!
 //! Invariants: a damaged database gives an error that names a file, or the rows it always gave; never other rows, never a
-//! panic. What no checksum can tell, because every file is a true older one of the same moment, is named by a test.
+//! panic. Damage that no checksum can show, because every file is a true older one of the same moment, is named by a test.
 
 use crate::driver::Driver;
 use crate::files::{Files, files_of};
@@ -27,7 +27,7 @@ pub enum End {
     Panic(String),
 }
 
-/// How many mutants ended how.
+/// Counts of mutants by how they ended.
 #[derive(Debug, Default)]
 pub struct DamageReport {
     /// Databases opened.
@@ -125,7 +125,7 @@ pub fn open_and_read(shape: &Shape, image: &SimEnv, read_only: bool) -> End {
     })
 }
 
-/// The same of a database that was repaired.
+/// Opens and reads a database that was repaired, as `open_and_read` does.
 pub fn open_and_read_repaired(shape: &Shape, image: &SimEnv, read_only: bool) -> End {
     open_and_read_by(shape, image, read_only, contents_of_repaired)
 }
@@ -440,7 +440,7 @@ pub fn short_name(path: &Path) -> String {
     short.display().to_string()
 }
 
-/// What became of databases whose bytes are lies with the right checksums.
+/// The results of databases whose bytes are wrong under right checksums.
 #[derive(Debug, Default)]
 pub struct HostileReport {
     /// Databases opened.
@@ -490,7 +490,7 @@ pub fn lie(
     report
 }
 
-/// Changes one to three bytes of a file, whose bytes these are, at a place or close behind it; says which.
+/// Changes one to three bytes of a file, whose bytes these are, at a place or close after it; returns which.
 pub fn change_near(
     image: &SimEnv,
     path: &Path,
@@ -517,7 +517,7 @@ pub fn change_near(
     what
 }
 
-/// Uses a database in one of some ways, whatever it says.
+/// Uses a database in one of some ways, whatever it returns.
 fn use_any(shape: &Shape, image: &SimEnv, way: u64) -> thalweg_kernel::Result<()> {
     let env = image.env();
     let toy = match way {

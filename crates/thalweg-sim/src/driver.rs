@@ -48,9 +48,9 @@ pub struct Driver {
     /// Any sync failed at any time: what readers see may be gone from the cache.
     any_sync_failed: bool,
     follower: Option<Follower>,
-    /// The checkpoints that the root has named, looked at after each operation.
+    /// The checkpoints that the root has named, read after each operation.
     pub checkpoints: CheckpointCounts,
-    /// What went against the rules already during the run.
+    /// Violations that were found already during the run.
     pub violations: Vec<Violation>,
     /// The storage calls, where errors are outcomes.
     pub trace: Vec<TraceRecord>,
@@ -174,7 +174,7 @@ impl Driver {
         } else {
             follower.look_with_faults(&self.ledger)
         };
-        // What stays wrong is told once.
+        // A violation that stays is reported once.
         let new = |violation: &Violation| self.violations.last() != Some(violation);
         let violation = judged.err().filter(new);
         self.violations.extend(violation);
@@ -745,7 +745,7 @@ impl Driver {
         self.open();
     }
 
-    /// What the open database shows now.
+    /// The contents that the open database shows now.
     pub fn visible(&self) -> Option<Result<(CommitNo, Contents), Violation>> {
         self.toy.as_ref().map(contents_of)
     }
@@ -840,7 +840,7 @@ fn gone(table: TableId) -> Error {
     Error::new(ErrorKind::NotFound, format!("table {} is gone", table.0))
 }
 
-/// Whether an error says that nothing was stored. `dead`: the database took no more writes before.
+/// Whether an error means that nothing was stored. `dead`: the database took no more writes before.
 fn refused(error: &Error, dead: bool) -> bool {
     dead || matches!(
         error.kind(),

@@ -17,7 +17,7 @@ use thalweg_env::sim::{
 };
 use thalweg_kernel::{Durability, ErrorKind};
 
-/// What was done, and what was found.
+/// The result of a stage: what was done, and what was found.
 #[derive(Debug, Default)]
 pub struct ErrorReport {
     /// Runs with a fault.
@@ -30,7 +30,7 @@ pub struct ErrorReport {
     pub checkpoints: CheckpointCounts,
     /// Memory that the runs of a workload left behind, at most; zero where nobody counts.
     pub leaked_bytes: i64,
-    /// What went wrong, with the way to repeat it.
+    /// Violations that were found, with the way to repeat each.
     pub violations: Vec<Violation>,
 }
 
@@ -119,7 +119,7 @@ fn faults_of(kind: CallKind, call: u64) -> Vec<(&'static str, FaultRule)> {
     faults
 }
 
-/// Fails every call of a workload from number `first_call` on, in every way. `watch` hears of each case.
+/// Fails every call of a workload from number `first_call` on, in every way. `watch` is called for each case.
 pub fn fail_everywhere(
     workload: &Workload,
     seed: u64,
@@ -286,7 +286,7 @@ fn check_image(driver: &Driver, image: &SimEnv, lost: Lost) -> Result<(), Violat
     Ok(())
 }
 
-/// With the fault gone a database that was not given up takes appends again, without being opened anew.
+/// Checks that with the fault gone a database that was not given up takes appends again, without being opened anew.
 fn check_resumes(driver: &mut Driver) -> Result<(), Violation> {
     let Some(toy) = driver.toy() else {
         return Ok(());

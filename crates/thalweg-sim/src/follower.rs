@@ -44,7 +44,7 @@ impl Follower {
         self.held.clear();
     }
 
-    /// Runs a statement, and looks at all that it holds; with `hold` its snapshot is one of that from now on.
+    /// Runs a statement, and checks all that it holds; with `hold` its snapshot is one of that from now on.
     pub fn look(&mut self, sim: &SimEnv, ledger: &Ledger, hold: bool) -> Result<(), Violation> {
         let calls = sim.calls();
         let snapshot = self.toy.kernel.snapshot();
@@ -74,7 +74,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The same where calls fail: errors are no violation, wrong rows are.
+    /// Runs a statement where calls fail: errors are no violation, wrong rows are.
     pub fn look_with_faults(&mut self, ledger: &Ledger) -> Result<(), Violation> {
         let Ok(snapshot) = self.toy.kernel.snapshot() else {
             return Ok(());
@@ -86,7 +86,7 @@ impl Follower {
             .map_err(|e| format!("a reader that follows: {e}"))
     }
 
-    /// Snapshots that are held do not change; those that are too old say so.
+    /// Snapshots that are held do not change; those that are too old return an error.
     fn check_held(&self) -> Result<(), Violation> {
         for (snapshot, want) in &self.held {
             let commit = snapshot.commit().0;

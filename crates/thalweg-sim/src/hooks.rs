@@ -1,10 +1,10 @@
-//! What only a test binary can give: small index pages, which no library may select, and the memory that is in use.
+//! Hooks that only a test binary can give: small index pages, which no library may select, and the memory that is in use.
 //!
 //! Invariant: without hooks everything works, with pages of full size and without checks of memory.
 
 use std::sync::OnceLock;
 
-/// What a test binary gives.
+/// The hooks of a test binary.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
     /// Limits the entries of index pages in this thread (`thalweg_kernel::limit_page_entries`).

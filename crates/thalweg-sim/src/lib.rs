@@ -1,4 +1,4 @@
-//! What the kernel is tested with: a minimal layer of rows above it, workloads, a ledger, and the machinery that crashes,
+//! Test tools for the kernel: a minimal layer of rows above it, workloads, a ledger, and the machinery that crashes,
 //! fails and damages at every point.
 //!
 //! Not published, and no part of the product: it may panic, since a panic is how it reports.

@@ -51,7 +51,7 @@ pub fn range(toy: &Toy, table: TableId, keys: RangeInclusive<i64>) -> Commit {
     range_to_delete(toy, &state, keys).expect("whole").0
 }
 
-/// The keys that are left, by all that a reader looks at.
+/// Checks which keys are left, by all that a reader sees.
 fn check_keys(toy: &Toy, want: &[i64], violations: &mut Vec<Violation>) {
     match contents_of(toy) {
         Err(violation) => violations.push(violation),
@@ -157,7 +157,8 @@ pub fn rewritten_without_deleted_rows() -> Vec<Violation> {
     violations
 }
 
-/// Of a range whose rows were looked for, one goes and another one comes before it is deleted: as many rows, in as many blocks.
+/// Deletes a range in which, after its rows were looked for, one goes and another one comes: as many rows, in as many
+/// blocks.
 pub fn rows_that_came_into_a_range() -> Vec<Violation> {
     let (toy, table, _) = deleted(25, &[2]);
     let group = toy.append_group(table, &[(5, 1), (7, 2)], 1, Disk);

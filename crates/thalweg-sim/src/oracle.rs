@@ -1,6 +1,7 @@
-//! What must hold after every crash, error or damage: the ledger of what was asked for, and the checks against it.
+//! The conditions that must hold after every crash, error or damage: the ledger of what was asked for, and the checks
+//! against it.
 //!
-//! Invariants: the ledger lies outside of the system under test; it knows of each operation when it was submitted, when it
+//! Invariants: the ledger lies outside of the system under test; it has of each operation when it was submitted, when it
 //! was answered, and what the answer was. Values of rows are never used twice, so a row that is lost, doubled or made
 //! up is seen in the contents. Rows come in the order of their keys, those of equal keys in the order they arrived: by
 //! commit, and within a commit as they were given (docs/format/stream.md, invariants 1 to 3).
@@ -15,7 +16,7 @@ use thalweg_kernel::{CommitNo, Durability, Error, Snapshot, TableSnapshot};
 /// All tables by name, each with its rows by key and arrival.
 pub type Contents = BTreeMap<String, Vec<Row>>;
 
-/// What an operation does to the contents.
+/// The effect of an operation on the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A new table.
@@ -57,7 +58,7 @@ impl Effect {
 pub enum Outcome {
     /// Acknowledged at a level.
     Stored(CommitNo, Durability),
-    /// An error that says that nothing was stored.
+    /// An error that means that nothing was stored.
     Refused,
     /// An error that leaves it open.
     Unknown,
@@ -66,7 +67,7 @@ pub enum Outcome {
 /// One operation.
 #[derive(Clone, Debug)]
 pub struct Op {
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
     /// Storage calls made before it was submitted.
     pub before_call: u64,
@@ -78,14 +79,14 @@ pub struct Op {
     pub life: u32,
 }
 
-/// What was asked for and how it was answered, in order.
+/// The operations that were asked for and how they were answered, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// The operations.
     pub ops: Vec<Op>,
 }
 
-/// What a crash must have left.
+/// The least that a crash must have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// The last commit that a power cut must not take.
@@ -130,7 +131,8 @@ pub fn apply(contents: &mut Contents, effect: &Effect) {
 }
 
 impl Ledger {
-    /// What a crash at storage call `call` must have left: the call was under way, what was answered before it counts.
+    /// The least that a crash at storage call `call` must have left: the call was under way, what was answered before
+    /// it counts.
     pub fn bounds_at(&self, call: u64) -> Bounds {
         let mut bounds = Bounds {
             disk: CommitNo(0),
@@ -207,7 +209,7 @@ impl Prefixes {
     }
 }
 
-/// What is wrong.
+/// A description of what is wrong.
 pub type Violation = String;
 
 fn failed(doing: &str) -> impl Fn(Error) -> Violation + '_ {
@@ -252,7 +254,7 @@ pub fn rows_of(toy: &Toy, table: &TableSnapshot) -> Result<Vec<Row>, Violation> 
     rows_in_orders(toy, table, false)
 }
 
-/// The same. `has_lost_rows`: indexes may have entries of rows that are not there.
+/// The rows of a table, as `rows_of` returns them. `has_lost_rows`: indexes may have entries of rows that are not there.
 fn rows_in_orders(
     toy: &Toy,
     table: &TableSnapshot,
@@ -436,7 +438,7 @@ fn same_summary(total: &Entry, column: u32, values: &[i64]) -> Result<(), Violat
     }
 }
 
-/// What opening the image of a crash may show: the contents after a prefix of the commits, with all that must survive.
+/// Checks what opening the image of a crash shows: the contents after a prefix of the commits, with all that must survive.
 pub fn check_prefix(
     found: &(CommitNo, Contents),
     prefixes: &Prefixes,
@@ -502,7 +504,7 @@ pub fn difference(want: &Contents, found: &Contents) -> String {
     out.join("; ")
 }
 
-/// What a run has met beside its errors.
+/// The losses of a run beside its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Nothing: the process still runs, or was killed.
@@ -515,7 +517,7 @@ pub enum Lost {
 
 /// After a run in which calls failed: whether the contents can be explained by the answers that were given.
 ///
-/// Rows of appends tell by themselves whether they are there; for edits whose outcome is unknown both are tried.
+/// Rows of appends show by themselves whether they are there; for edits whose outcome is unknown both are tried.
 pub fn check_answers(ledger: &Ledger, contents: &Contents, lost: Lost) -> Result<(), Violation> {
     let there: HashSet<i64> = contents.values().flatten().map(|r| r.1).collect();
     let must = must_be_there(ledger, lost);
@@ -607,7 +609,7 @@ fn explain(
         }
         apply(&mut want, &op.effect);
     }
-    // Rows of a table that was dropped later tell nothing.
+    // Rows of a table that was dropped later show nothing.
     let hole = missing.iter().find_map(|(lost, table, later)| {
         let still_there = table.is_none_or(|t| made_by.values().any(|made| *made == t));
         later.filter(|_| still_there).map(|later| (*lost, later))
@@ -624,7 +626,7 @@ fn explain(
     }
 }
 
-/// Which operations cannot be gone. What a kill left and the next opening showed is durable from then on.
+/// Decides which operations cannot be gone. What a kill left and the next opening showed is durable from then on.
 fn must_be_there(ledger: &Ledger, lost: Lost) -> Vec<bool> {
     let ops = &ledger.ops;
     let last_life = ops.last().map_or(0, |op| op.life);

@@ -1,6 +1,6 @@
 //! Databases that are damaged and then repaired.
 //!
-//! Invariants: a repair that says it is done leaves a database that opens, in which `verify` finds nothing and a second
+//! Invariants: a repair that ends without an error leaves a database that opens, in which `verify` finds nothing and a second
 //! repair nothing to do; no row is there that was never committed or was dropped, none twice; and every committed row
 //! that is missing lies in something that the report lists. A repair that fails leaves all data as it was.
 
@@ -48,15 +48,15 @@ pub struct Patient {
     pub shape: Shape,
     /// The machine it lies on; nobody has it open.
     pub sim: SimEnv,
-    /// What was done.
+    /// The operations that made it.
     pub ledger: Ledger,
-    /// What it shows, undamaged.
+    /// The contents that it shows, undamaged.
     pub contents: Contents,
     /// The commit that it shows.
     pub commit: CommitNo,
-    /// What comes behind this commit may be taken for torn if it is damaged.
+    /// Frames after this commit may be taken for torn if they are damaged.
     pub surely_proven: CommitNo,
-    /// Nothing but the log itself tells how far it went: where a file of it is cut, that looks like a torn end.
+    /// Nothing but the log itself shows how far it went: where a file of it is cut, that looks like a torn end.
     pub live_is_lost: bool,
     /// The pages of its index that lie in segments.
     pub pages: Vec<Address>,
@@ -65,7 +65,7 @@ pub struct Patient {
 }
 
 impl Patient {
-    /// What a crash left of a database, or the end of a closed one.
+    /// A database as a crash left it, or as it was closed.
     pub fn of(name: &str, driver: &Driver, image: SimEnv, closed: bool, killed: bool) -> Self {
         let opened = image.crash_image(&CrashChoice::KeepAll);
         let toy = driver.shape().open(&opened.env()).expect("undamaged");
@@ -153,7 +153,7 @@ impl Patient {
                     .overwrite_file(&path, at as u64, &junk)
                     .expect("a file");
                 let probe = image.crash_image(&CrashChoice::KeepAll);
-                // Some bytes are not looked at: a segment that nothing leads to, the tail of the log.
+                // Some bytes are not checked: a segment that nothing leads to, the tail of the log.
                 if repair_once(&self.shape, &probe).is_ok_and(|report| !report.is_clean()) {
                     images.push(image);
                 }
@@ -222,7 +222,7 @@ pub fn closed() -> Patient {
     Patient::of("closed", &db, image, true, true)
 }
 
-/// The same database, killed.
+/// A killed database with the history of `closed`.
 pub fn killed() -> Patient {
     let sim = SimEnv::new(22);
     let mut db = Driver::start(&sim, Shape::new(4096, 16), false);
@@ -232,7 +232,7 @@ pub fn killed() -> Patient {
     Patient::of("killed", &db, image, false, true)
 }
 
-/// Two tables, raw rows, blocks, fragments, several segments, several epochs, and a log behind the last checkpoint.
+/// Two tables, raw rows, blocks, fragments, several segments, several epochs, and a log after the last checkpoint.
 fn history(db: &mut Driver) {
     use Durability::{Disk, Process};
     db.create("t");
@@ -252,7 +252,7 @@ fn history(db: &mut Driver) {
     db.append("u", [2, 3, 4], Disk);
 }
 
-/// What repairs did to damaged databases.
+/// The results of repairs of damaged databases.
 #[derive(Debug, Default)]
 pub struct RepairStage {
     /// Databases repaired.
@@ -265,7 +265,7 @@ pub struct RepairStage {
     pub gave_up: u64,
     /// Those that could not be repaired.
     pub errors: u64,
-    /// What went against the rules.
+    /// Violations that were found.
     pub violations: Vec<Violation>,
 }
 
@@ -305,7 +305,7 @@ impl RepairStage {
         Some(ended)
     }
 
-    /// Repairs a copy; `check` tells whether it ended as it must. A panic is a violation.
+    /// Repairs a copy; `check` decides whether it ended as it must. A panic is a violation.
     fn judge<R>(
         &mut self,
         patient: &Patient,
@@ -325,7 +325,7 @@ impl RepairStage {
         }
     }
 
-    /// The same where the repair must end with these rows.
+    /// Judges a repair that must end with these rows.
     fn must_end_with(&mut self, patient: &Patient, image: &SimEnv, want: &Contents, what: &str) {
         self.judge(patient, image, what, |ended| match ended {
             Repaired::Done(_, contents) if contents == *want => Ok(()),
@@ -339,7 +339,7 @@ impl RepairStage {
             .push(format!("{}: {what}: {violation}", patient.name));
     }
 
-    /// The first violations say it all.
+    /// The first violations are enough.
     fn is_done(&self) -> bool {
         self.violations.len() >= MOST_VIOLATIONS
     }
@@ -670,7 +670,8 @@ pub fn repair_what_is_only_cached() -> RepairStage {
         else {
             continue; // Where the opening that listed the blocks has written them again.
         };
-        // Through the cache: what a test overwrites behind its back is durable, and all that was pending with it.
+        // Through the cache: bytes that a test overwrites without the knowledge of the database are durable, and all
+        // that was pending with them.
         let file = image.env().storage().open(&path, OpenMode::ReadWrite);
         let changed = file.and_then(|file| file.write_all_at(&[0x99], address.offset + 70));
         changed.expect("a block");

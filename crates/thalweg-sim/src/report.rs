@@ -1,4 +1,4 @@
-//! What a stage prints: seeds that repeat it, and figures that show what it did.
+//! The output of a stage: seeds that repeat it, and figures that show what it did.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -82,7 +82,7 @@ impl Dice {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic
         .downcast_ref::<String>()

@@ -1,4 +1,4 @@
-//! What an open database may take: memory, open files, disk space.
+//! Bounds of what an open database may take: memory, open files, disk space.
 //!
 //! Invariants: every bound follows from the data alone, so that a leak grows out of it; the constants leave room for
 //! caches and headers of small databases, not for growth.
@@ -62,7 +62,7 @@ pub fn check_reader_files(sim: &SimEnv, process_id: u32) -> Result<(), Violation
     }
 }
 
-/// What the files of a database take.
+/// Bytes of the files of a database.
 pub fn disk_bytes(sim: &SimEnv) -> u64 {
     let files = sim.files().into_iter();
     files
@@ -116,7 +116,7 @@ pub fn check_space_after_drops(sim: &SimEnv, shape: &Shape, toy: &Toy) -> Result
     }
 }
 
-/// What the memory of an open database may be, by its data.
+/// The bound of the memory of an open database, by its data.
 pub fn memory_bound(toy: &Toy) -> Result<u64, Violation> {
     let snapshot = toy.kernel.snapshot();
     let snapshot = snapshot.map_err(|e| format!("a snapshot: {e:?}"))?;

@@ -49,7 +49,7 @@ pub fn columns_of(definition: &[u8]) -> u32 {
     digits.parse().unwrap_or(2)
 }
 
-/// What a column behind the two first holds in the row of a value.
+/// The value of a column after the first two in the row of `value`.
 pub fn derived(value: i64, column: u32) -> i64 {
     value.wrapping_add(i64::from(column))
 }
@@ -117,7 +117,7 @@ fn kept_of(table: &TableSnapshot, rows: &OpenRows) -> Vec<Row> {
     numbered(table, rows).map(|(_, row)| row).collect()
 }
 
-/// The same, each with its place in the part.
+/// The rows of a part that are not hidden, each with its place in the part.
 fn numbered(table: &TableSnapshot, rows: &OpenRows) -> impl Iterator<Item = (u32, Row)> {
     let hidden = table.hidden_in(rows);
     let all = (0_u32..).zip(unpack(&rows.part.payload));
@@ -193,7 +193,7 @@ pub fn wide_block(
     block_of_order((table, 0), rows, commits, columns)
 }
 
-/// The same of an order of a table.
+/// A block of rows of an order of a table.
 pub fn block_of_order(
     (table, order): (TableId, u32),
     mut rows: Vec<Row>,

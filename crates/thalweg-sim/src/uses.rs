@@ -39,7 +39,7 @@ fn with_a_leaf_in_an_old_segment(sim: &SimEnv) -> Toy {
     toy
 }
 
-/// Whether such a table can be read when cleaning has removed what it may, and in an opening behind that. To be called with short
+/// Whether such a table can be read when cleaning has removed what it may, and in an opening after that. To be called with short
 /// index pages.
 pub fn leaves_in_old_segments() -> Vec<Violation> {
     let sim = SimEnv::new(17);

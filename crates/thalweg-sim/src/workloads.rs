@@ -39,7 +39,7 @@ impl Workload {
         }
     }
 
-    /// Of so many cases that others get, how many this one is to have one of.
+    /// This workload gets one of so many cases that others get.
     pub fn one_in(&self) -> usize {
         self.one_in
     }
@@ -127,7 +127,7 @@ pub const WORKLOADS: [Workload; 37] = [
         .large(3),
 ];
 
-/// Those in which rows are deleted. A repair may bring such rows back where it says so, which its oracle does not know.
+/// Those in which rows are deleted. A repair may bring such rows back where it reports so, which its oracle does not know.
 pub const DELETES: [Workload; 3] = [
     workload("deletes", 8192, 4, deletes).large(2),
     workload("deletes and rewrites", 8192, 4, deletes_and_rewrites).large(2),
@@ -136,7 +136,7 @@ pub const DELETES: [Workload; 3] = [
         .large(2),
 ];
 
-/// Rows that are covered once, and nothing behind them.
+/// Rows that are covered once, and nothing after them.
 pub const ONE_COVER: Workload = workload("one cover", 8192, 4, one_cover);
 
 /// The workload of a name.
@@ -557,7 +557,7 @@ fn equal_keys(db: &mut Driver) {
     db.encode("t");
 }
 
-/// The same with checkpoints and recoveries between the open rows and what came after them.
+/// Rows of equal keys, with checkpoints and recoveries between the open rows and what came after them.
 fn equal_keys_across_checkpoints(db: &mut Driver) {
     db.create("t");
     db.append("t", [1, 1], Process);
@@ -671,7 +671,7 @@ fn deletes(db: &mut Driver) {
     db.delete("t", |row| row.0 == 17);
 }
 
-/// What is rewritten, moved and dropped has hidden rows.
+/// Rewrites, moves and drops items that have hidden rows.
 fn deletes_and_rewrites(db: &mut Driver) {
     db.create("t");
     db.create("u");
@@ -697,8 +697,8 @@ fn deletes_and_rewrites(db: &mut Driver) {
     db.delete_items("t", 0..1);
 }
 
-/// Ranges of keys are deleted, of many index pages and of few: whole items as runs, rows at the borders and open ones by masks. Late
-/// rows make several runs of one, rows come where others were deleted, and what is left is merged.
+/// Ranges of keys are deleted, of many index pages and of few: whole items as runs, rows at the borders and open ones by masks.
+/// Late rows make several runs of one, rows come where others were deleted, and what is left is merged.
 fn deletes_of_ranges(db: &mut Driver) {
     db.create("t");
     db.follow();

@@ -30,14 +30,14 @@ pub(crate) struct BytesDictionary {
 }
 
 impl BytesDictionary {
-    /// Of a chunk that has other values.
+    /// Empties it for a chunk that has other values.
     pub(super) fn clear(&mut self) {
         self.ends.clear();
         self.data.clear();
         self.is_complete = false;
     }
 
-    /// Of a chunk that has one value.
+    /// Sets it for a chunk that has one value.
     pub(super) fn set_to(&mut self, value: &[u8]) {
         self.clear();
         self.data.extend_from_slice(value);
@@ -51,7 +51,7 @@ impl BytesDictionary {
         self.is_complete.then_some(texts)
     }
 
-    /// Numbers the values; says whether that makes the chunk smaller.
+    /// Numbers the values; returns whether that makes the chunk smaller.
     pub(super) fn build(
         &mut self,
         values: &Values,

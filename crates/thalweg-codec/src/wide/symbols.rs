@@ -65,7 +65,7 @@ pub(crate) fn packed_bytes(indices: usize, width_bits: u32) -> usize {
     (indices * width_bits as usize).div_ceil(8)
 }
 
-/// Appends the index of each byte; says whether all have one. If not, what was appended is
+/// Appends the index of each byte; returns whether all have one. If not, what was appended is
 /// arbitrary.
 #[inline]
 pub(crate) fn pack_symbols(

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Where there is no chunk, or a chunk ends, the file reads as zeros. So holes, a length that was set, and zeros that are
 //!   written where nothing was, take no memory.
-//! - No byte of a chunk lies behind the end of the file: what is cut off reads as zeros when the file grows again.
+//! - No byte of a chunk lies past the end of the file: what is cut off reads as zeros when the file grows again.
 //! - The list of chunks is locked for writing only while a chunk is added or the file is cut. A writer holds it for reading,
 //!   so a cut waits for it; a reader holds it only to find a chunk. Both then hold the lock of that one chunk for as long as
 //!   it takes to copy at most [`CHUNK_BYTES`]: nobody waits longer for anyone.
@@ -24,7 +24,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 const CHUNK_BYTES: usize = 64 << 10;
 /// The least that a chunk takes; it doubles until it is full.
 const LEAST_CHUNK_BYTES: usize = 4 << 10;
-/// No file ends behind this, as on every POSIX system.
+/// No file ends after this, as on every POSIX system.
 const MAX_LEN_BYTES: u64 = i64::MAX.unsigned_abs();
 
 type Chunk = RwLock<Vec<u8>>;
@@ -174,7 +174,7 @@ fn copy_in(
                 .next_power_of_two()
                 .clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES),
         };
-        // The caller is told, as of a full disk, where an allocation that cannot fail would end the process.
+        // The caller gets an error, as of a full disk, where an allocation that cannot fail would end the process.
         bytes
             .try_reserve_exact(capacity - bytes.len())
             .map_err(|error| io::Error::new(ErrorKind::StorageFull, error))?;

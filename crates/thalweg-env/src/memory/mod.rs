@@ -9,7 +9,7 @@
 //! - Nothing outlives the process, so syncs have nothing to do.
 //!
 //! Rejected: the simulated storage ([`crate::sim`]). It keeps what a crash could lose, copies on write, and takes one lock for
-//! all files. Also rejected: files in `/dev/shm` or behind `memfd_create`. They outlive a killed process or need system calls
+//! all files. Also rejected: files in `/dev/shm` or of `memfd_create`. They outlive a killed process or need system calls
 //! for each transfer, and exist on one system only.
 
 mod content;
@@ -30,7 +30,7 @@ use crate::storage::{Dir, DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMo
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What [`Storage::free_bytes`] reports. How much memory is left is known only to the write that finds none.
+/// The free space that [`Storage::free_bytes`] reports. How much memory is left is known only to the write that finds none.
 const FREE_BYTES: u64 = 1 << 50;
 
 /// A file system of its own in memory.
@@ -50,7 +50,7 @@ impl fmt::Debug for MemoryStorage {
     }
 }
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone)]
 enum Node {
     Dir,

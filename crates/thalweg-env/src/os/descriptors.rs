@@ -3,7 +3,7 @@
 //! Invariants
 //! - The list has no mutex: the child of a fork has only the thread that forked, and a mutex that another thread held
 //!   would stay locked for good.
-//! - Once the child has replaced a descriptor it never looks at the number again: programs close all descriptors they do not
+//! - Once the child has replaced a descriptor it never uses the number again: programs close all descriptors they do not
 //!   know after a fork, and the number may mean something else when the child forks in turn.
 
 use std::os::fd::RawFd;

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{descriptors, process};
 use crate::storage::LockKind;
 
-/// The first descriptor behind those of the standard streams.
+/// The first descriptor after those of the standard streams.
 const FIRST_DESCRIPTOR: RawFd = 3;
 
 /// An open file, of which no child of a fork keeps a descriptor.
@@ -43,7 +43,7 @@ pub(super) struct ListedFile {
     has_locks: AtomicBool,
 }
 
-/// Opens a file so that no child of a fork shares its description. `open` is told whether it opens it for the first time.
+/// Opens a file so that no child of a fork shares its description. `open` is called with whether it opens it for the first time.
 pub(super) fn open_listed(open: impl Fn(bool) -> io::Result<File>) -> io::Result<ListedFile> {
     let mut is_first = true;
     loop {

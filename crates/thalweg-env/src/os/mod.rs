@@ -237,7 +237,7 @@ impl Storage for OsStorage {
 }
 
 impl OsStorage {
-    /// Asked for where the file system does not tell it with the name.
+    /// Asked for where the file system does not return it with the name.
     fn type_of_entry(&self, path: &Path) -> io::Result<FileType> {
         let (start, path) = self.start(path)?;
         let found = rustix::fs::statat(&start, path, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -1,4 +1,4 @@
-//! Which process this is, asked for with every commit, and what becomes of a child of a fork.
+//! The identity of this process, asked for with every commit, and how a child of a fork gets its own.
 //!
 //! Invariants: what is remembered is right: a child of a fork forgets it before it runs anything else. There it also lets go
 //! of its parent's files ([`super::descriptors`]). Forks are counted when they begin and when they have ended: who finds that none
@@ -15,10 +15,10 @@ use super::{descriptors, thread_starters};
 /// Not known yet.
 const UNKNOWN: u64 = 0;
 static KNOWN: AtomicU64 = AtomicU64::new(UNKNOWN);
-/// Forks between this process and the first one that asked to be told of them.
+/// Forks between this process and the first one that registered to count them.
 static ANCESTORS: AtomicU32 = AtomicU32::new(0);
 
-/// The id of this process, which is not 0, and above it how many forks it has behind it. The C library of Linux asks the system
+/// The id of this process, which is not 0, and above it how many forks led to it. The C library of Linux asks the system
 /// for the id each time: 150 ns, a seventh of what storing a row takes.
 pub(crate) fn key() -> u64 {
     match KNOWN.load(Ordering::Relaxed) {

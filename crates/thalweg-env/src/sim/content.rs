@@ -4,7 +4,7 @@
 //! - A chunk that is absent is a hole: it reads as zeros and takes no space of the quota.
 //! - A sector is unreadable from [`Content::make_unreadable`] until it is written as a whole or cut off; its bytes stay,
 //!   for whoever looks from outside. Reading and writing do not check for it: the machine does.
-//! - Bytes of the last chunk behind the length are zero, so that growing the file shows zeros.
+//! - Bytes of the last chunk past the length are zero, so that growing the file shows zeros.
 //! - A copy of a content costs one pointer per chunk, a change one chunk. A flat vector per file was
 //!   rejected: each of a million crash images would copy the whole database.
 
@@ -20,7 +20,7 @@ type Bytes = [u8; 4096];
 /// Unit of sharing and of space.
 pub(super) const CHUNK_BYTES: u64 = size_of::<Bytes>() as u64;
 
-/// Some bytes of a file, and their hash once somebody asked for it: half a million crash images are told apart by
+/// Some bytes of a file, and their hash once somebody asked for it: half a million crash images are distinguished by
 /// their hashes, and nearly all of their chunks are those of the image before.
 #[derive(Debug)]
 struct Chunk {
@@ -146,7 +146,7 @@ impl Content {
         touched.any(|sector| !covered.contains(sector))
     }
 
-    /// Copies bytes out; what lies behind the end is left alone and not counted.
+    /// Copies bytes out; those past the end are left alone and not counted.
     pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         let end = self.len_bytes.min(offset.saturating_add(buf.len() as u64));
         for piece in pieces(offset..end, CHUNK_BYTES) {
@@ -220,7 +220,7 @@ impl Content {
 }
 
 impl Hash for Content {
-    /// Of the bytes and the length: a hole is the same as zeros.
+    /// Hashes the bytes and the length: a hole is the same as zeros.
     fn hash<H: Hasher>(&self, state: &mut H) {
         static ZEROS: OnceLock<u64> = OnceLock::new();
         self.len_bytes.hash(state);

@@ -1,4 +1,4 @@
-//! What is left after a crash: every choice a disk has over the changes nobody synced.
+//! The image that a crash leaves: every choice a disk has over the changes nobody synced.
 //!
 //! Invariants
 //! - What was durable survives as it is; of the pending items each one meets its own fate, whatever the
@@ -16,7 +16,7 @@ use super::content::{Content, pieces};
 use super::state::{ByteChange, DirNode, FileNode, FsState, Ino, Node, ROOT, push_stale};
 use super::units::{PAGE_BYTES, SECTOR_BYTES};
 
-/// What survives a crash.
+/// The pending changes that survive a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CrashChoice {
     /// Nothing pending.
@@ -53,7 +53,7 @@ pub enum CrashChoice {
     Kill,
 }
 
-/// What becomes of one pending item.
+/// The fate of one pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemFate {
     /// It never happened.
@@ -107,7 +107,7 @@ impl Kept {
     }
 }
 
-/// What a range shows whose data never reached the disk.
+/// The bytes of a range whose data never reached the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fill {
     /// Zeros.
@@ -126,7 +126,7 @@ pub enum PendingItem {
         path: PathBuf,
         /// The bytes written.
         range: Range<u64>,
-        /// Whether the range reaches behind the durable end of the file.
+        /// Whether the range reaches past the durable end of the file.
         grows: bool,
     },
     /// A change of a file's length.
@@ -369,7 +369,7 @@ pub(super) fn crash(fs: &FsState, choice: &CrashChoice) -> FsState {
     keep_reachable(fs, &lossy, survive)
 }
 
-/// One fate per item, in order.
+/// The fates of all items, in order.
 fn fates(fs: &FsState, places: &[Place], choice: &CrashChoice) -> Vec<ItemFate> {
     let count = places.len();
     let keep = |kept: bool| if kept { ItemFate::Keep } else { ItemFate::Drop };
@@ -437,7 +437,7 @@ fn random_fate(random: &mut fastrand::Rng, unreadable: bool) -> ItemFate {
     }
 }
 
-/// Of a write one of the first sectors cannot be read, or some of all.
+/// The fate of a write of which one of the first sectors cannot be read, or some of all.
 fn random_unreadable(random: &mut fastrand::Rng) -> ItemFate {
     let bits = match random.bool() {
         true => 1 << random.u32(..16),

@@ -67,7 +67,7 @@ pub const MUTATING: &[CallKind] = &[
 /// The calls that sync a file or a directory.
 pub const SYNCS: &[CallKind] = &[CallKind::SyncDir, CallKind::SyncData, CallKind::SyncAll];
 
-/// What later reads see of bytes whose sync failed.
+/// The bytes that later reads return where a sync failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadsAfter {
     /// The new bytes, which are gone after a crash (ext4, XFS).
@@ -76,7 +76,7 @@ pub enum ReadsAfter {
     Old,
 }
 
-/// What goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The machine stops. The effect of this call may or may not survive (see [`super::CrashChoice`]);
@@ -91,7 +91,7 @@ pub enum Fault {
     FlushError {
         /// The error reported.
         errno: Errno,
-        /// What later reads see.
+        /// Which bytes later reads see.
         reads: ReadsAfter,
     },
     /// A read or write transfers at most so many bytes; with zero it returns `Ok(0)`.
@@ -250,7 +250,7 @@ impl FaultPlan {
         FaultPlan::none().rule(FaultRule::new(fail(errno)).from_call(call))
     }
 
-    /// So many threads are started, then one start fails with `EAGAIN`, as where the system has no more.
+    /// Lets so many threads start, then fails one start with `EAGAIN`, as where the system has no more.
     #[must_use]
     pub fn refuse_thread(after: u64) -> FaultPlan {
         let refused = FaultRule::new(Fault::Error(Errno::AGAIN)).on(&[CallKind::Spawn]);
@@ -264,7 +264,7 @@ impl FaultPlan {
         self
     }
 
-    /// Says what befalls a call, and counts it.
+    /// Returns the fault that befalls a call, if one does, and counts it.
     pub(super) fn decide(&mut self, call: &Call<'_>) -> Option<Injected> {
         let mut hits = self
             .rules

@@ -13,7 +13,7 @@ use super::paths::{LastLink, absolute, normalise};
 use super::state::{Ino, Node};
 use crate::storage::{Dir, DirEntry, File, LockKind, MAX_SLICES, Metadata, OpenMode, Storage};
 
-/// What `free_bytes` says where there is no quota.
+/// The free space that `free_bytes` reports where there is no quota.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// The file system as one process sees it.
@@ -59,7 +59,7 @@ impl SimStorage {
         absolute(machine.settings.working_dir(process_id), path)
     }
 
-    /// The same without regard to what is held.
+    /// Paths from the root without regard to what is held.
     fn absolute_by_name(&self, path: &Path) -> PathBuf {
         let process_id = self.acting();
         let machine = self.world.disk.machine.lock();
@@ -285,7 +285,7 @@ pub(super) fn open(
         _ => LastLink::Followed,
     };
     let place = machine.fs.resolve(path, last)?;
-    // As on Linux: who asks to create a directory this way is refused before it is looked at.
+    // As on Linux: who asks to create a directory this way is refused before the target is checked.
     if creates && place.asks_for_dir {
         let is_dots = place.name.is_none() && mode == OpenMode::CreateNew;
         return Err(if is_dots { Errno::EXIST } else { Errno::ISDIR }.into());

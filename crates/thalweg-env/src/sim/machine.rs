@@ -39,11 +39,11 @@ pub struct TraceRecord {
     pub offset: u64,
     /// How many bytes were asked for.
     pub len_bytes: u64,
-    /// What it failed with, if it did.
+    /// The error that it failed with, if it did.
     pub error: Option<io::ErrorKind>,
 }
 
-/// What was done since the start or the last reset.
+/// Counts of what was done since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// All storage calls.
@@ -64,7 +64,7 @@ pub struct Stats {
     pub dir_syncs: u64,
 }
 
-/// What a caller asks for.
+/// A call as its caller asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
     pub(super) kind: CallKind,
@@ -75,7 +75,7 @@ pub(super) struct Request<'a> {
     pub(super) len_bytes: u64,
 }
 
-/// What the body of a call needs to know of its circumstances.
+/// The circumstances of a call, for its body.
 #[derive(Debug)]
 pub(super) struct Context {
     /// Changes with lower sequence numbers were made before the call began.
@@ -137,7 +137,7 @@ pub(super) struct Machine {
     superseded: BTreeMap<Ino, BTreeSet<u64>>,
 }
 
-/// What stays the same over a crash.
+/// Settings that stay the same over a crash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     pub(super) read_only: bool,
@@ -294,7 +294,7 @@ impl Machine {
 
     fn record_state(&mut self, number: u64) {
         if let Some((first, states)) = &mut self.states {
-            // A call that hung ends behind others; the state then stands for its own number all the same.
+            // A call that hung ends after others; the state then stands for its own number all the same.
             let at = index(number - *first);
             while states.len() <= at {
                 states.push(Arc::clone(&self.fs));
@@ -436,7 +436,7 @@ impl Machine {
         Ok(())
     }
 
-    /// How many bytes of a range the quota lets in from its start; an error if none.
+    /// The number of bytes of a range that the quota lets in from its start; an error if none.
     fn fitting(&self, ino: Ino, range: Range<u64>) -> io::Result<u64> {
         if self.settings.quota_at_sync {
             return Ok(range.end - range.start);
@@ -493,7 +493,7 @@ impl Machine {
             .map(|description| description.ino)
     }
 
-    /// What the quota leaves; nothing if there is none.
+    /// The bytes that the quota leaves; `None` if there is no quota.
     pub(super) fn room_bytes(&self) -> Option<u64> {
         let superseded: usize = self.superseded.values().map(BTreeSet::len).sum();
         let used = || self.fs.used_bytes(self.open_files()) + superseded as u64 * CHUNK_BYTES;
@@ -693,7 +693,7 @@ impl Context {
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) machine: Mutex<Machine>,
-    /// Told when hung calls may go on.
+    /// Notified when hung calls may go on.
     pub(super) released: Condvar,
 }
 
@@ -746,7 +746,7 @@ impl Disk {
         result
     }
 
-    /// Lets others make calls while this one is under way, as its fault says.
+    /// Lets others make calls while this one is under way, if its fault asks for that.
     fn be_under_way<'a>(
         &'a self,
         mut machine: MutexGuard<'a, Machine>,

@@ -1,7 +1,7 @@
 //! The simulated environment: a machine in memory that can lose, tear, delay and refuse.
 //!
 //! [`SimEnv`] is the handle a test holds; [`SimEnv::env`] is what the code under test gets. Each storage call
-//! has a number ([`SimEnv::calls`]); a [`FaultPlan`] says which calls go wrong. After a crash, or at any
+//! has a number ([`SimEnv::calls`]); a [`FaultPlan`] decides which calls go wrong. After a crash, or at any
 //! moment, [`SimEnv::crash_image`] gives a new and independent environment with what survived.
 //!
 //! ```
@@ -79,7 +79,7 @@ use process::Processes;
 use runtime::{Jobs, SimClock, SimEntropy, SimSpawner, Time};
 use state::{FsState, Ino};
 
-/// What runs while a call is under way.
+/// A function that runs while a call is under way.
 struct Watcher(Box<dyn FnMut() + Send>);
 
 impl std::fmt::Debug for Watcher {
@@ -332,7 +332,7 @@ impl SimEnv {
         Some(self.successor(FsState::clone(&fs), true))
     }
 
-    /// Lets calls that hang go on; later calls hang again where the plan says so.
+    /// Lets calls that hang go on; later calls hang again where the plan has it so.
     pub fn release_hung_calls(&self) {
         self.with(|machine| machine.releases += 1);
         self.world.disk.released.notify_all();
@@ -359,13 +359,13 @@ impl SimEnv {
     }
 
     /// Whether a child of a fork closes at once all files of which its parent holds locks. The operating system does not;
-    /// an environment that is told of forks can. Off by default.
+    /// an environment that learns of forks can. Off by default.
     pub fn set_forks_close_locked(&self, on: bool) {
         self.with(|machine| machine.settings.forks_close_locked = on);
     }
 
     /// Acts as a child of a fork, in this thread: what its ancestors opened and made before the fork is used by the child.
-    /// What is dropped here is let go of by the child alone; its ancestors hold it until they end.
+    /// Handles that are dropped here are let go of by the child alone; its ancestors hold theirs until they end.
     #[cfg(not(feature = "shuttle"))]
     pub fn as_process<T>(&self, process_id: u32, action: impl FnOnce() -> T) -> T {
         let _acting = self.world.act_as(process_id);
@@ -375,7 +375,7 @@ impl SimEnv {
 
 /// Settings of the disk.
 impl SimEnv {
-    /// Limits the space that files take, in units of 4 KiB; writes behind it fail with `ENOSPC` (or are short).
+    /// Limits the space that files take, in units of 4 KiB; writes past it fail with `ENOSPC` (or are short).
     pub fn set_quota(&self, quota_bytes: Option<u64>) {
         self.with(|machine| machine.settings.quota_bytes = quota_bytes);
     }
@@ -391,7 +391,7 @@ impl SimEnv {
         self.with(|machine| machine.settings.copy_on_write = on);
     }
 
-    /// Whether the disk tells of more free space than the quota leaves, as `statvfs` does where the quota is one of a user, a
+    /// Whether the disk reports more free space than the quota leaves, as `statvfs` does where the quota is one of a user, a
     /// folder or a subvolume, or the device is a thin volume.
     pub fn set_hides_quota(&self, hides: bool) {
         self.with(|machine| machine.settings.hides_quota = hides);
@@ -481,12 +481,12 @@ impl SimEnv {
         self.with(|machine| machine.settings.call_cost_ns = cost_ns);
     }
 
-    /// What becomes of threads that are started from now on.
+    /// Sets how threads are started from now on.
     pub fn set_spawn_mode(&self, mode: SpawnMode) {
         self.world.jobs.lock().mode = mode;
     }
 
-    /// Runs the queued job that waits longest, in this thread; says whether there was one.
+    /// Runs the queued job that waits longest, in this thread; returns whether there was one.
     pub fn run_one_job(&self) -> bool {
         self.world.run_one_job()
     }
@@ -498,7 +498,7 @@ impl SimEnv {
     }
 }
 
-/// What was done.
+/// Counters of what was done.
 impl SimEnv {
     /// Counters of calls and bytes.
     #[must_use]
@@ -565,7 +565,7 @@ impl SimEnv {
 }
 
 /// The disk from outside, for checks and for damage. These are no calls: no number, no fault.
-/// What changes something first makes everything durable.
+/// Calls that change something first make everything durable.
 impl SimEnv {
     /// All files with their lengths in bytes, sorted by path.
     #[must_use]

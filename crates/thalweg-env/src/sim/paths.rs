@@ -1,7 +1,7 @@
 //! From paths to places in the file system, as POSIX resolves them.
 //!
 //! Invariants
-//! - A path is resolved component by component: `..` is the parent of the directory that was reached, also behind a
+//! - A path is resolved component by component: `..` is the parent of the directory that was reached, also after a
 //!   symbolic link, and everything before the last name must be a directory.
 //! - Calls that create, remove or rename an entry mean the entry itself, also if it is a symbolic link; all others mean
 //!   what it leads to. Opening with [`crate::OpenMode::OpenOrCreate`] creates the target of a dangling link.
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// What a link in the last place of a path means.
+/// How a link in the last place of a path is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastLink {
     Followed,
@@ -176,12 +176,12 @@ impl FsState {
         }
     }
 
-    /// What an absolute path leads to.
+    /// The target of an absolute path.
     pub(super) fn lookup(&self, path: &Path) -> io::Result<Ino> {
         self.lookup_place(path).map(|(_, ino)| ino)
     }
 
-    /// The same with its place.
+    /// The target of an absolute path, with its place.
     pub(super) fn lookup_place(&self, path: &Path) -> io::Result<(Place, Ino)> {
         let place = self.resolve(path, LastLink::Followed)?;
         let ino = place.target.ok_or(Errno::NOENT)?;

@@ -20,7 +20,7 @@ use super::fault::Errno;
 use super::machine::{Description, Handle, Machine};
 use super::state::Ino;
 
-/// Who was forked from whom.
+/// The processes, and from which each was forked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Processes {
     /// By child.
@@ -63,7 +63,7 @@ impl Drop for Acting {
 }
 
 impl World {
-    /// Which process a call is made by that goes through something that `owner` opened.
+    /// The process by which a call is made that goes through something that `owner` opened.
     #[cfg(not(feature = "shuttle"))]
     pub(super) fn acting(&self, owner: u32) -> u32 {
         match ACTING.get() {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Forks are not explored: threads of shuttle share the one of the system that would tell them apart.
+    /// Forks are not explored: threads of shuttle share the one of the system that would distinguish them.
     #[cfg(feature = "shuttle")]
     #[expect(clippy::unused_self, reason = "the same signature as above")]
     pub(super) fn acting(&self, owner: u32) -> u32 {
@@ -88,7 +88,7 @@ impl World {
         Acting(ACTING.replace(Some((self.address(), process_id))))
     }
 
-    /// Who this thread acts as, for threads that it starts.
+    /// The process that this thread acts as, for threads that it starts.
     #[cfg(not(feature = "shuttle"))]
     pub(super) fn acting_process(&self) -> Option<u32> {
         let acting = ACTING.get().filter(|(world, _)| *world == self.address());

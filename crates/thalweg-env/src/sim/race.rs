@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::content::{Content, index, pieces};
 use super::state::{ByteChange, Entries, FsState, Ino, Node};
 
-/// What reading and writing at the same time never tears: a line of a cache.
+/// Bytes that reading and writing at the same time never tears: a line of a cache.
 pub const RACE_BYTES: u64 = 64;
 
 /// A change that is under way.
@@ -35,7 +35,7 @@ enum Flight {
     },
 }
 
-/// What was changed from `before` on by a call whose changes are numbered from `first_seq`.
+/// The changes from `before` to `after` by a call whose changes are numbered from `first_seq`.
 fn flights_of(before: &FsState, after: &FsState, first_seq: u64) -> Vec<Flight> {
     let mut flights = Vec::new();
     for change in after.name_changes.iter().filter(|c| c.seq >= first_seq) {
@@ -90,7 +90,7 @@ fn mix(
     let mut old = vec![0; buf.len()];
     for piece in pieces(hit.clone(), RACE_BYTES) {
         let part = index(piece.start - offset)..index(piece.end - offset);
-        // Behind the end of before there is nothing but what is new.
+        // Past the end of `before` there is nothing but new bytes.
         if piece.end <= before.len_bytes() && toss(random) {
             before.read(piece.start, &mut old[part.clone()]);
             buf[part.clone()].copy_from_slice(&old[part]);
@@ -132,7 +132,7 @@ impl Races {
         toss(&mut self.random)
     }
 
-    /// From now on the changes of a call are under way: those from `before` on, numbered from `first_seq`.
+    /// Begins a call, whose changes are under way from now on: those from `before` on, numbered from `first_seq`.
     pub(super) fn begin(&mut self, call: u64, before: &FsState, after: &FsState, first_seq: u64) {
         self.flights
             .insert(call, flights_of(before, after, first_seq));
@@ -143,7 +143,8 @@ impl Races {
         self.flights.remove(&call);
     }
 
-    /// What a read returns beside the changes that are under way, and the state before it was.
+    /// Mixes what a read of `buf` has found with changes that are under way, and with the state `before`; returns how
+    /// many bytes count.
     pub(super) fn read(
         &mut self,
         ino: Ino,

@@ -104,7 +104,7 @@ impl Entropy for SimEntropy {
     }
 }
 
-/// What becomes of threads that are to be started.
+/// How threads are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum SpawnMode {
     /// Real threads.
@@ -148,7 +148,7 @@ impl Jobs {
 }
 
 impl World {
-    /// Runs the job that waits longest; says whether there was one.
+    /// Runs the job that waits longest; returns whether there was one.
     pub(super) fn run_one_job(&self) -> bool {
         let Some(job) = self.jobs.lock().waiting.pop_front() else {
             return false;

@@ -91,7 +91,7 @@ pub(super) struct NameChange {
     pub(super) entries: Vec<EntryChange>,
 }
 
-/// What one directory entry becomes.
+/// A directory entry after a change.
 #[derive(Clone, Debug)]
 pub(super) struct EntryChange {
     pub(super) dir: Ino,

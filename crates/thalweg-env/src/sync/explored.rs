@@ -1,4 +1,4 @@
-//! The same names on shuttle, whose scheduler decides at every call which thread goes on.
+//! The same names as in `native`, on shuttle, whose scheduler decides at every call which thread goes on.
 
 pub(super) use shuttle::sync as inner;
 
@@ -13,7 +13,7 @@ pub mod atomic {
     };
 }
 
-/// What the spawners of this crate are made of.
+/// The threads of which the spawners of this crate are made.
 pub(crate) mod thread {
     use std::io;
     use std::sync::Arc;

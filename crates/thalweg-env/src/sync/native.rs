@@ -13,7 +13,7 @@ pub mod atomic {
     };
 }
 
-/// What the spawners of this crate are made of.
+/// The threads of which the spawners of this crate are made.
 pub(crate) mod thread {
     #![expect(
         clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! The bytes of the inbox: registry, logs, frames, and what the log of the database holds of them (docs/design/next-format/inbox.md).
+//! The bytes of the inbox: registry, logs, frames, and what the log of the database holds of them
+//! (docs/design/next-format/inbox.md).
 //!
 //! Invariants
 //! - Arbitrary bytes decode to an error or to a value that encodes to the same bytes, never to a panic.

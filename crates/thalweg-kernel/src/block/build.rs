@@ -127,7 +127,7 @@ impl BlockBuilder {
         Self::with_paging(spec, Paging::default(), chunks)
     }
 
-    /// The same for a block that is cut into pages in another way.
+    /// Like `new`, for a block that is cut into pages in another way.
     ///
     /// # Panics
     /// As [`Self::new`], and when the block cannot be cut this way.
@@ -268,7 +268,7 @@ impl BlockBuilder {
         chunks.any(|chunk| chunk.role() == Role::Presence)
     }
 
-    /// Like [`Self::check_chunk`], of what chunks say together.
+    /// Like [`Self::check_chunk`], of how chunks fit together.
     fn check_chunks(&self) {
         let (front, body) = (&self.front.chunks, &self.body.chunks);
         let checked = check_pairs(front, body, &self.spec, &self.paging);

@@ -46,7 +46,7 @@ pub(super) struct PageEnd {
 pub struct ChunkInfo {
     /// The column.
     pub column_id: u32,
-    /// What it holds of the column.
+    /// Which data of the column it holds.
     pub role: Role,
     /// How it is encoded.
     pub codec: CodecChain,
@@ -254,7 +254,7 @@ fn parse_chunk(
     })
 }
 
-/// Checks what several chunks say together.
+/// Checks how several chunks fit together.
 pub(super) fn check_pairs(
     front: &[ChunkEntry],
     body: &[ChunkEntry],

@@ -91,7 +91,7 @@ impl Grid {
     /// A grid of these dimensions, the slowest one of row-major order first.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message that names what is wrong with it.
     pub fn new(
         page_order: GridOrder,
         position_order: GridOrder,

@@ -67,7 +67,7 @@ struct Header {
 }
 
 impl Header {
-    /// Reads it from behind the magic.
+    /// Reads the fields after the magic.
     fn parse(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let version = reader.u16()?;
         if version != VERSION {
@@ -135,7 +135,7 @@ impl Header {
 }
 
 impl BlockHead {
-    /// Verifies and reads a head. `bytes` may go on behind it; `address` is what leads to the block.
+    /// Verifies and reads a head. `bytes` may go on after it; `address` is the one by which it was found.
     ///
     /// # Errors
     /// `Corruption` with the place when it is not the head that `address` vouches for, `Unsupported` when another version of
@@ -265,7 +265,7 @@ impl BlockHead {
         &self.pages[chunk.first_page as usize..][..chunk.listed_pages()]
     }
 
-    /// Checks every byte of the block behind its head. `body` is all of it.
+    /// Checks every byte of the block after its head. `body` is all of it.
     ///
     /// # Errors
     /// `Corruption` with the place and the column.

@@ -192,7 +192,7 @@ impl<'a> VerifiedPages<'a> {
 }
 
 impl BlockHead {
-    /// What comes before the pages of a chunk of several.
+    /// The prelude of a chunk of several pages: the bytes before its pages.
     fn prelude_piece(&self, at: usize) -> Piece {
         let chunk = &self.chunks[at];
         let start = chunk.offset as usize;
@@ -318,7 +318,7 @@ impl BlockReader<'_> {
         };
         let bytes = match decompressed {
             Ok(Some(bytes)) => Bytes::from(bytes),
-            // Whoever decodes a page that cannot be decompressed says so.
+            // A page that cannot be decompressed is reported by whoever decodes it.
             Ok(None) | Err(_) if is_alone => read.clone(),
             Ok(None) | Err(_) => Bytes::copy_from_slice(stored),
         };
@@ -341,9 +341,9 @@ impl BlockReader<'_> {
         offset + u64::from(self.head().head_bytes) + piece.start as u64
     }
 
-    /// Reads and verifies some pages of a chunk, numbers that ascend, and hands each to `take` with its place among them, its rows and
-    /// its bytes. Pages that lie next to each other are read at once, into `buffer`, which is used again. They are not kept, and
-    /// none of them is looked for in memory.
+    /// Reads and verifies some pages of a chunk, numbers that ascend, and hands each to `take` with its place among them, its
+    /// rows and its bytes. Pages that lie next to each other are read at once, into `buffer`, which is used again. They are not
+    /// kept, and none of them is looked for in memory.
     ///
     /// # Errors
     /// `Corruption` when a page fails its checksum, and `take` has seen those before it; whatever reading and `take` lead to.

@@ -26,7 +26,7 @@ pub(crate) trait BlockBytes: std::fmt::Debug + Sync {
     /// Bytes of the file that the block is in.
     fn read(&self, block: &Address, offset: u64, len_bytes: usize) -> Result<Bytes>;
 
-    /// The same into memory that is there already: all of it is filled.
+    /// Reads into memory that is there already: all of it is filled.
     fn read_into(&self, block: &Address, offset: u64, into: &mut [u8]) -> Result<()>;
 
     /// Verified bytes at `offset` of the file of a block, if they are in memory.
@@ -44,7 +44,7 @@ pub(crate) trait BlockBytes: std::fmt::Debug + Sync {
 pub struct Wanted {
     /// The column.
     pub column_id: u32,
-    /// What is wanted of it.
+    /// The role of the chunk.
     pub role: Role,
     /// Numbers of the wanted pages; what lies beyond the last page is ignored.
     pub pages: Range<usize>,
@@ -68,7 +68,7 @@ pub struct BlockReader<'a> {
     source: &'a dyn BlockBytes,
     address: Address,
     head: Arc<BlockHead>,
-    /// All that lies behind the head, if it was read together with it. Not verified.
+    /// All bytes after the head, if they were read together with it. Not verified.
     body: Option<Bytes>,
     /// Verified preludes of chunks of several pages, by the place of the chunk.
     preludes: HashMap<usize, Bytes>,
@@ -94,7 +94,7 @@ struct Part {
 }
 
 impl<'a> BlockReader<'a> {
-    /// `body` may hold what lies behind the head.
+    /// `body` may hold the bytes after the head.
     pub(crate) fn new(
         source: &'a dyn BlockBytes,
         address: Address,
@@ -210,12 +210,13 @@ impl<'a> BlockReader<'a> {
         self.source
     }
 
-    /// Whether all that lies behind the head was read together with it.
+    /// Whether all bytes after the head were read together with it.
     pub(super) fn has_body(&self) -> bool {
         self.body.is_some()
     }
 
-    /// Bytes behind the head, from memory if they are there, else read into `buffer`, which is only filled with zeros where it grows.
+    /// Bytes after the head, from memory if they are there, else read into `buffer`, which is only filled with zeros
+    /// where it grows.
     pub(super) fn read_range_into<'b>(
         &'b self,
         range: Range<usize>,
@@ -238,7 +239,7 @@ impl<'a> BlockReader<'a> {
         Ok(into)
     }
 
-    /// Bytes behind the head, from memory if they are there.
+    /// Bytes after the head, from memory if they are there.
     pub(super) fn read_range(&self, range: Range<usize>) -> Result<Bytes> {
         assert!(
             range.start <= range.end && range.end <= self.body_bytes(),
@@ -415,7 +416,7 @@ impl ChunkPages {
         &self.pages[range.start - self.start..range.end - self.start]
     }
 
-    /// Says where the chunk lies when its verified bytes cannot be decoded: whoever wrote them had a bug.
+    /// The error for a chunk whose verified bytes cannot be decoded, with its place: whoever wrote them had a bug.
     #[must_use]
     pub fn undecodable(&self, address: &Address, error: &DecodeError) -> Error {
         let info = self.chunk().info();

@@ -1,12 +1,12 @@
-//! What a chunk holds of its column, and where in a block it lies.
+//! The roles of chunks: which data of its column each holds, and where in a block it lies.
 
 use crate::wire::Fault;
 
-/// What a chunk holds of its column.
+/// The role of a chunk: which data of its column it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// The values themselves; those of null rows and of empty positions say nothing.
+    /// The values themselves; those of null rows and of empty positions mean nothing.
     Values = 1,
     /// One bit per position: whether it has a value. Absent when no row is null.
     Validity = 2,
@@ -57,7 +57,7 @@ impl Role {
         Self::ALL.into_iter().find(|&role| role as u8 == byte)
     }
 
-    /// The same; others are of a newer version.
+    /// The role of a byte read from a file; bytes without a role are of a newer version.
     pub(super) fn parse(byte: u8) -> Result<Self, Fault> {
         let unknown = || Fault::OtherVersion(format!("chunks of role {byte}"));
         Self::from_byte(byte).ok_or_else(unknown)

@@ -48,7 +48,7 @@ fn raw_chunk(rows: usize, prelude: &[u8], page_bytes: usize) -> EncodedChunk {
     )
 }
 
-/// The same with any number of pages.
+/// Like `raw_chunk`, with any number of pages.
 fn chunk_of(
     element: ElementType,
     rows: usize,
@@ -348,7 +348,7 @@ fn resealed(mut bytes: Vec<u8>, address: Address) -> (Vec<u8>, Address) {
     )
 }
 
-/// What a changed head is refused for.
+/// The kind of error with which a head is refused whose bytes at `at` are `field`.
 fn refused(at: usize, field: &[u8]) -> ErrorKind {
     let EncodedBlock { mut bytes, entry } = sample();
     bytes[at..at + field.len()].copy_from_slice(field);
@@ -382,7 +382,7 @@ fn hostile_heads_are_refused() {
         (72, &[1]),          // offset
         (76, &[0xFF; 4]),    // bytes
         (84, &[3]),          // rows of the lows
-        (128, &[2]),         // validity in the place of presence: nothing says what is empty
+        (128, &[2]),         // validity in the place of presence: nothing shows what is empty
         (129, &[1]),         // presence of a column
         (176, &[12]),        // prelude beyond the chunk
         (180, &[0xFF; 4]),   // rows
@@ -442,7 +442,7 @@ proptest! {
         }
         let (bytes, address) = resealed(bytes, entry.address);
         if let Ok(head) = BlockHead::parse(&bytes, &address) {
-            // Whatever it says, it stays within the block.
+            // Whatever its fields are, it stays within the block.
             let _ = head.verify_body(&bytes[HEAD..], &address);
             prop_assert!(head.memory_bytes() < 4_096);
         }

@@ -1,4 +1,4 @@
-//! How much a change makes anew: what bounds one commit (docs/format/index.md, "How much a commit changes").
+//! The bytes of index pages that a change makes anew, which bound one commit (docs/format/index.md, "How much a commit changes").
 
 use super::EntryKey;
 use super::changes::{Changes, Part, Run};
@@ -8,7 +8,7 @@ use crate::ids::TableId;
 use std::sync::Arc;
 
 /// The bytes of all pages to which something of a change belongs; for those from which something goes also twice the longest
-/// page below the same one, for they may be joined with pages before and behind them.
+/// page below the same one, for they may be joined with pages before and after them.
 pub(super) fn changed_bytes(
     table: TableId,
     root: Option<&Arc<Child>>,

@@ -20,7 +20,7 @@ pub struct Run {
     pub rows: u64,
 }
 
-/// One item to be removed, added, or replaced by another one of the same key.
+/// The removal or addition of an item, or its replacement by another one of the same key.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) key: EntryKey,
@@ -69,7 +69,7 @@ impl Changes {
         })
     }
 
-    /// The places of a change of which the added items are not looked at.
+    /// The places of a change, of whose added items only the keys are known.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -171,7 +171,7 @@ impl<'a> Part<'a> {
             && let Some(key) = rest.first_key()
         {
             let behind = children.partition_point(|child| child.entry.key() <= key);
-            // A run goes on in the child behind.
+            // A run goes on in the next child.
             let at = behind.saturating_sub(1).max(next);
             next = at + 1;
             let end = children.get(next).map(|child| child.entry.key());

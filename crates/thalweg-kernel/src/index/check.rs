@@ -7,7 +7,7 @@ use crate::ids::TableId;
 use crate::summary::{ColumnSummary, SummaryKind};
 use std::sync::Arc;
 
-/// Whether a page that verified says of itself what the entry that leads to it says.
+/// Checks that a page that verified is the one that the entry which leads to it describes.
 pub(crate) fn check_page(entry: &Entry, page: &Page) -> Result<()> {
     let wrong = |what: &str| Error::corruption(entry.address, what);
     for below in page.entries() {
@@ -66,7 +66,8 @@ pub(super) fn check_child(
         .try_for_each(|below| check_child(table, below, loader, pages))
 }
 
-/// What differs between the entry of a page and what its entries add up to. Float sums may differ by their rounding.
+/// Compares the entry of a page with what its entries add up to; returns the difference. Float sums may differ by their
+/// rounding.
 pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str> {
     let inherits = entry.commit_max.0 > 0 && sum.commit_max.0 == 0;
     let commits = |entry: &Entry| {

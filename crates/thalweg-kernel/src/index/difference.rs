@@ -144,7 +144,8 @@ impl<L: PageLoader> Difference<L> {
         }
     }
 
-    /// Also the pages of the index that only one of the trees has and that are on disk, each before what is below it.
+    /// Makes it return pages of the index as well: those that only one of the trees has and that are on disk, each
+    /// before what is below it.
     pub(crate) fn with_pages(self) -> Self {
         Self {
             has_pages: true,
@@ -175,7 +176,7 @@ impl<L: PageLoader> Difference<L> {
                 (None, None) => return Ok(None),
                 (Some(old), None) => (Some(old.level), None),
                 (None, Some(new)) => (None, Some(new.level)),
-                // All that comes behind an entry has keys from its own on.
+                // All that comes after an entry has keys from its own on.
                 (Some(old), Some(new)) => match old.child.entry.key().cmp(&new.child.entry.key()) {
                     Ordering::Less => (Some(old.level), None),
                     Ordering::Greater => (None, Some(new.level)),

@@ -2,7 +2,7 @@
 //!
 //! Invariants: every list has exactly one spelling, and decoding accepts no other; what is decoded satisfies
 //! `Entry::check`; memory is taken only for what was already read, within [`MAX_LIST_ENTRIES`] and
-//! [`MAX_LIST_SUMMARIES`]. Numbers are differences to what the entry before lets expect, so that a block of the right
+//! [`MAX_LIST_SUMMARIES`]. Numbers are differences to those expected after the entry before, so that a block of the right
 //! flank costs some 20 bytes besides its summaries.
 
 use super::summary_bytes::{encode_column, parse_column};
@@ -151,7 +151,7 @@ fn column_sets(entries: &[Entry]) -> (Vec<ColumnSet>, Vec<usize>) {
     (sets, set_of)
 }
 
-/// What the next entry's numbers are differences to.
+/// The numbers of the entry before the next one, which is stored as differences to them.
 struct Before {
     key_min: i64,
     commit: u64,
@@ -204,7 +204,7 @@ impl Before {
         }
     }
 
-    /// Where an entry in `file` is expected: behind the one before it.
+    /// The offset at which an entry in `file` is expected: right after the one before it.
     fn expected_offset(&self, file: FileId) -> u64 {
         if file == self.file { self.end } else { 0 }
     }
@@ -279,7 +279,7 @@ pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>> {
     parse_entries(bytes, |_| ()).map_err(|fault| fault.at("a commit", "a list of index entries"))
 }
 
-/// The same; `measured` is told how many bytes each entry takes.
+/// Reads a list of entries; `measured` is called with the bytes that each entry takes.
 pub(super) fn parse_entries(
     bytes: &[u8],
     mut measured: impl FnMut(usize),

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Items (blocks, and root pages of fragments) are ordered by [`EntryKey`], and no two have the same key. Order keys
 //!   may be equal: the commit and the ordinal decide, which is the order of arrival.
-//! - An entry speaks for all rows below it. A column that only some of them summarise has a [`ColumnSummary`] that
+//! - An entry stands for all rows below it. A column that only some of them summarise has a [`ColumnSummary`] that
 //!   covers fewer rows than the entry; only [`Entry::covering_summary`] may be used to answer or to prune.
 //! - Pages are immutable and hold entries by value: whoever refers to a page or block vouches for its head by checksum.
 
@@ -107,8 +107,8 @@ impl BlockKeys {
     }
 }
 
-/// What is known of a block, or of all blocks below an index page. Made by `BlockBuilder::finish`; the kernel fills in
-/// where it lies and which commit it belongs to.
+/// The entry of a block, or of an index page with all blocks below it: what is known without reading them. Made by
+/// `BlockBuilder::finish`; the kernel fills in where it lies and which commit it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// 0 for a block, the level of the page (1 = its entries are items) otherwise.
@@ -228,7 +228,7 @@ impl Entry {
             .is_some_and(|summary| summary.prunes_with(self.columns.bounds_of(summary), range))
     }
 
-    /// About how many bytes it takes in a directory or page: as many as behind a neighbour. To be measured once.
+    /// Estimates how many bytes it takes in a directory or page, after a neighbour like it. Work it out once.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         list::bytes_of(self)
@@ -282,7 +282,7 @@ impl Entry {
         Some(page)
     }
 
-    /// What must hold of every entry, from wherever it comes. `Err` says what does not.
+    /// Checks what must hold of every entry, wherever it comes from. `Err` names what does not.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ensure =
             |condition: bool, what: &'static str| if condition { Ok(()) } else { Err(what) };

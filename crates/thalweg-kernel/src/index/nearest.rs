@@ -2,8 +2,8 @@
 //! values (Hjaltason and Samet, Distance browsing in spatial databases, 1999).
 //!
 //! Invariants: blocks come in ascending bounds, though of an entry no more is known than a bound of all below it; a page is opened
-//! only when no block with a smaller bound is known. So the first k blocks open no page that a walk for k blocks could leave closed.
-//! A page is kept as long as one of its entries waits.
+//! only when no block with a smaller bound is known. So the first k blocks open no page that a walk for k blocks could leave
+//! closed. A page is kept as long as one of its entries waits.
 
 use super::Entry;
 use super::page::{Child, Page, PageLoader};

@@ -65,7 +65,7 @@ impl Child {
         Arc::new(Self { entry, page, bytes })
     }
 
-    /// The same with another entry or page, about as long.
+    /// This child with another entry or page, about as long.
     pub(super) fn with(&self, entry: Entry, page: Option<Page>) -> Arc<Self> {
         Self::measured(entry, page.map(Arc::new), self.bytes as usize)
     }
@@ -97,7 +97,7 @@ impl Child {
     }
 }
 
-/// What the children of a page up to one of them come to.
+/// Totals of the children of a page up to one of them.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     /// Their largest `key_max`: rises, so that a range is found by bisection.
@@ -160,7 +160,7 @@ impl Page {
 
     /// A page in the place of `self`, with other children.
     pub(super) fn with_children(&self, children: Vec<Arc<Child>>) -> Self {
-        // What is unchanged in front is compared by pointer and not looked at: appending to a page of 256 entries
+        // What is unchanged in front is compared by pointer and not read: appending to a page of 256 entries
         // must not fetch all of them from memory.
         let same = self
             .children
@@ -228,7 +228,7 @@ impl Page {
         (self.table, self.level, self.address()) == (table, entry.level, Some(entry.address))
     }
 
-    /// What it holds.
+    /// Its entries.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.children.iter().map(|child| &child.entry)
     }

@@ -1,16 +1,16 @@
 //! Changes of an index that wait for one of its pages, which cannot be read.
 //!
 //! Invariants: a tree with such changes answers nothing but their error: what it has without them are the rows of an earlier
-//! commit. It is changed further by adding to them, or by making them first. Checkpoints have what they come to: items of the tree
-//! that go, and items that come, as many as those are; one change of the tree makes all of them. Those behind the checkpoint are made
-//! one by one, as whoever could read the page has made them: else the items would be on other pages than those of the writer, and a
-//! file would go that a reading process needs.
+//! commit. It is changed further by adding to them, or by making them first. Checkpoints have their sum: items of the tree
+//! that go, and items that come, as many as those are; one change of the tree makes all of them. Those after the checkpoint are
+//! made one by one, as whoever could read the page has made them: else the items would be on other pages than those of the writer,
+//! and a file would go that a reading process needs.
 
 use super::{Entry, ItemName, ItemRun};
 use crate::error::{Error, ErrorKind};
 use crate::ids::CommitNo;
 
-/// What waits.
+/// Changes that wait for a page.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     /// The commit of the first change: the tree is as the commits before it have left it.
@@ -22,7 +22,7 @@ pub(crate) struct Pending {
     pub(crate) runs: Vec<ItemRun>,
     /// Items that come, of which no key is that of another one.
     pub(crate) added: Vec<Entry>,
-    /// The same as the changes that are to be made one after the other; none: as one.
+    /// The same changes as steps that are made one after the other; none: they are made as one.
     pub(crate) steps: Vec<Waiting>,
     /// Why the page could not be read when that was last tried.
     pub(crate) cause: Error,
@@ -40,7 +40,7 @@ pub(crate) struct Waiting {
 }
 
 impl Pending {
-    /// Nothing yet.
+    /// No changes yet.
     pub(crate) fn new(since: CommitNo, cause: Error) -> Self {
         Self {
             since,
@@ -119,7 +119,7 @@ impl Pending {
         }
     }
 
-    /// The same as one change, as it is in a checkpoint.
+    /// The same changes as one, as they are in a checkpoint.
     pub(crate) fn as_one(&self) -> Self {
         Self {
             steps: Vec::new(),
@@ -127,7 +127,7 @@ impl Pending {
         }
     }
 
-    /// What whoever reads or changes the table is told.
+    /// The error for all who read or change the table.
     pub(crate) fn error(&self) -> Error {
         let remedy = if self.cause.kind() == ErrorKind::Corruption {
             "restore the file from a backup, or run `thalweg verify --repair`"

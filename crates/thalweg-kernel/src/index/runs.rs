@@ -37,7 +37,7 @@ impl ItemRun {
         (self.first.key..=self.last.key).contains(&key)
     }
 
-    /// The same by keys.
+    /// The same run by keys.
     pub(crate) fn by_keys(&self) -> Run {
         Run {
             first: self.first.key,
@@ -91,7 +91,7 @@ enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Of an item, or of a page whose items all have keys below `end`.
+    /// How much of an item is to be in runs, or of a page whose items all have keys below `end`.
     fn share(&self, entry: &Entry, is_item: bool, end: Option<EntryKey>) -> Share {
         match self {
             Self::Within(keys) => {

@@ -41,7 +41,7 @@ impl SummaryList {
         self.columns.is_empty()
     }
 
-    /// Adds a column behind the others. Strings without `bounds` get some that say nothing.
+    /// Adds a column after the others. Strings without `bounds` get unknown ones.
     pub fn push(&mut self, mut column: ColumnSummary, bounds: Option<ByteBounds>) {
         if has_bounds(&column) {
             column.min = self.add_bounds(bounds.unwrap_or(ByteBounds::UNKNOWN));

@@ -13,13 +13,13 @@ const MISSING_ROWS: u8 = 4;
 const CONSTANT: u8 = 8;
 const LOST: u8 = 16;
 const M2: u8 = 32;
-/// Of decimals: the sum and the squares are not known; the bounds are outer ones. Both or neither are set.
+/// Set for decimals: the sum and the squares are not known; the bounds are outer ones. Both or neither are set.
 const OUTER: u8 = 64 | 128;
-/// Of strings.
+/// Set for strings: the low or the high bound is cut.
 const LOW_CUT: u8 = 64;
 const HIGH_CUT: u8 = 128;
 
-/// In the place of the length of the high bound: there is none.
+/// Stands in the place of the length of the high bound: there is none.
 const NO_HIGH: u8 = 255;
 
 const COUNTS: u8 = NULLS | NANS | MISSING_ROWS;
@@ -142,7 +142,7 @@ fn encode_bytes(column: &ColumnSummary, bounds: Option<&ByteBounds>, flags: u8, 
     put_varint(column.sum, out);
 }
 
-/// At most [`MAX_BOUND_BYTES`] after their number.
+/// Appends at most [`MAX_BOUND_BYTES`] after their number.
 fn put_short(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(u8::try_from(bytes.len()).unwrap_or(NO_HIGH));
     out.extend_from_slice(bytes);

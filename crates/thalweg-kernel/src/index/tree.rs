@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub struct Tree {
     table: TableId,
     pub(super) root: Option<Arc<Child>>,
-    /// What is not in the pages yet, because one of them cannot be read.
+    /// Changes that are not in the pages yet, because one of them cannot be read.
     pending: Option<Arc<Pending>>,
     /// About what the pages that are not on disk will take there.
     unwritten_bytes: u64,
@@ -138,7 +138,7 @@ impl Tree {
         tree.change((&[], &by_keys), added, true, loader, &mut freed)
     }
 
-    /// The same after another attempt, which is remembered if it fails.
+    /// The tree after another attempt to make its changes, which is remembered if it fails.
     pub(crate) fn settled_or_pending(&self, loader: &dyn PageLoader) -> Self {
         match self.settled(loader) {
             Ok(settled) => settled.into_owned(),
@@ -151,7 +151,7 @@ impl Tree {
         }
     }
 
-    /// What the pages say, of an earlier commit where changes wait.
+    /// The tree of the pages alone: that of an earlier commit where changes wait.
     pub(crate) fn without_pending(&self) -> Self {
         self.clone().with_pending(None)
     }
@@ -377,7 +377,7 @@ impl Tree {
     /// of these only the topmost ones.
     ///
     /// # Errors
-    /// As [`Tree::replace`]; `Conflict` when a run is not what it says.
+    /// As [`Tree::replace`]; `Conflict` when a run no longer has the blocks that it names.
     pub fn replace_runs(
         &self,
         removed: &[EntryKey],
@@ -390,8 +390,8 @@ impl Tree {
         tree.change((removed, runs), added, false, loader, freed)
     }
 
-    /// The same of a tree for which nothing waits. `has_ends`: whether the first and the last item of a run are there is not
-    /// asked, its blocks and rows alone count.
+    /// Does the work of `replace_runs` for a tree for which nothing waits. `has_ends`: whether the first and the last item
+    /// of a run are there is not asked, its blocks and rows alone count.
     fn change(
         &self,
         (removed, runs): (&[EntryKey], &[Run]),
@@ -459,7 +459,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The same step by step: [`Walk::next`] returns one taken entry after the other. It needs no borrow of the tree.
+    /// Visits entries step by step: [`Walk::next`] returns one taken entry after the other. It needs no borrow of the tree.
     pub fn walk<L: PageLoader>(&self, range: Option<RangeInclusive<i64>>, loader: L) -> Walk<L> {
         let refused = self.check_settled().err();
         Walk::new(self.table, self.root.clone(), range, loader, refused)
@@ -487,7 +487,7 @@ impl Tree {
         Difference::new(self.table, roots, loader, refused.err())
     }
 
-    /// The items: blocks, and root pages of fragments, in order. `lost` is told of each page that fails its checks, and
+    /// The items: blocks, and root pages of fragments, in order. `lost` is called with each page that fails its checks, and
     /// what lies below it is left out.
     ///
     /// # Errors
@@ -527,8 +527,8 @@ impl Tree {
         Ok(written)
     }
 
-    /// The same tree, behind a checkpoint, with only the dirty pages in memory: the others come back through the loader. What waits is as
-    /// the checkpoint has it.
+    /// The same tree, after a checkpoint, with only the dirty pages in memory: the others come back through the loader.
+    /// Changes that wait are as the checkpoint has them.
     #[must_use]
     pub fn trim(&self) -> Self {
         let pending = self.pending().map(Pending::as_one);

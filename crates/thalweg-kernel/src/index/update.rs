@@ -22,7 +22,7 @@ struct Sibling {
 }
 
 impl Sibling {
-    /// One that the change does not touch.
+    /// A sibling that the change does not touch.
     fn old(child: &Arc<Child>) -> Self {
         Self {
             child: Arc::clone(child),
@@ -30,14 +30,14 @@ impl Sibling {
         }
     }
 
-    /// One that the change has made: it is in memory.
+    /// A sibling that the change has made: it is in memory.
     fn new(child: Arc<Child>) -> Self {
         let is_small = child.page.as_ref().is_some_and(|page| page.is_small());
         Self { child, is_small }
     }
 }
 
-/// What was found of a run so far.
+/// How much of a run was found so far.
 #[derive(Clone, Debug)]
 struct FoundRun {
     run: Run,
@@ -73,7 +73,7 @@ impl FoundRun {
     }
 }
 
-/// What all steps of one change share.
+/// State that all steps of one change share.
 pub(super) struct Update<'a> {
     table: TableId,
     loader: &'a dyn PageLoader,
@@ -127,7 +127,7 @@ impl<'a> Update<'a> {
         root.map(|root| self.without_single_pages(root)).transpose()
     }
 
-    /// Refuses runs that are not what they say.
+    /// Refuses runs whose blocks are no longer those that they name.
     pub(super) fn check_runs(&self) -> Result<()> {
         let Some(found) = self.runs.iter().find(|found| !found.is_whole()) else {
             return Ok(());
@@ -283,11 +283,11 @@ impl<'a> Update<'a> {
         Ok((pages.into_iter().map(|page| page.child).collect(), appends))
     }
 
-    /// Joins each page that this change has left small with the one before it, or else the one behind it, if there is room.
+    /// Joins each page that this change has left small with the one before it, or else the one after it, if there is room.
     ///
     /// Which pages are joined depends on the items and the changes alone, never on what is in memory: the trees of the
     /// writer, of a replay and of reading processes must use the same pages, for a file goes once the writer's needs none of
-    /// it. A page that was small before and was not touched had its chance then, and is not looked at.
+    /// it. A page that was small before and was not touched had its chance then, and is left alone.
     ///
     /// Rejected: the number of children in each entry, so that no neighbour is loaded for nothing. It costs every entry a byte
     /// and saves a read where a page runs empty between full ones.

@@ -37,7 +37,7 @@ pub(super) fn open_page(
     page_of(table, child, loader)
 }
 
-/// What to do with an entry.
+/// The next step of a walk at an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing below it is of interest.
@@ -93,8 +93,8 @@ struct Cursor {
     rank: u64,
 }
 
-/// What the entries of a fragment get from the entry that leads to it, if they were written before their commit had a
-/// number.
+/// Commit and ordinal that the entries of a fragment inherit from the entry that leads to it, if they were written
+/// before their commit had a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heritage {
     commit: CommitNo,
@@ -102,7 +102,7 @@ pub(super) struct Heritage {
 }
 
 impl Heritage {
-    /// What the entries below `entry` get if it has a commit of its own.
+    /// The heritage of the entries below `entry`, if that has a commit of its own.
     pub(super) fn below(entry: &Entry) -> Option<Self> {
         (entry.commit_max.0 > 0).then_some(Self {
             commit: entry.first_commit,
@@ -154,7 +154,7 @@ impl<L: PageLoader> Walk<L> {
         self.next_at(|entry, _| decide(entry))
     }
 
-    /// The same; `decide` is told the place of each entry too, which only entries above the items have not.
+    /// Like [`Self::next`]; `decide` gets the place of each entry too, which entries above the items do not have.
     ///
     /// # Errors
     /// When a page cannot be loaded.

@@ -1,7 +1,7 @@
-//! Taking a commit: validated, put behind the pending frames, applied.
+//! Taking a commit: it is validated, put after the pending frames, and applied.
 //!
-//! Invariants: what can refuse a commit is asked before anything of it is done; pages that applying it needs are loaded before
-//! its frame is built, so that one that cannot be read refuses this commit and nothing else.
+//! Invariants: all that can refuse a commit is checked before anything of it is done; pages that applying it needs are loaded
+//! before its frame is built, so that one that cannot be read refuses this commit and nothing else.
 
 use super::{Leader, no_epoch};
 use crate::change::Change;
@@ -17,7 +17,7 @@ use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
 use std::sync::Arc;
 
 impl Leader {
-    /// Puts a commit behind the pending frames and applies it.
+    /// Puts a commit after the pending frames and applies it.
     pub(super) fn accept(&mut self, commit: Commit) -> Outcome<CommitNo> {
         let drops_tables = commit.drops_tables();
         let accepted = self.accept_or_refuse(commit);
@@ -61,7 +61,8 @@ impl Leader {
         changes.clear();
         let mut lowered =
             lower(commit, number, self.working.next_table, changes).map_err(Failure::Refused)?;
-        // What applying will ask for is there from here on: else a page that cannot be read would be found behind the frame.
+        // Pages that applying it will ask for are loaded from here on: else one that cannot be read would be found
+        // after the frame is built.
         let store = Arc::clone(&self.store);
         let pages = HeldPages::new(&*store);
         let folded = self
@@ -85,7 +86,7 @@ impl Leader {
         };
         let blocks = lowered.blocks.iter().flatten();
         let blocks_bytes: u64 = blocks.map(|block| block.len() as u64).sum();
-        // Open rows are in each checkpoint behind them; what leads to blocks, and the pages that change, in the first.
+        // Open rows are in each checkpoint after them; what leads to blocks, and the pages that change, in the first.
         let in_checkpoints = LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + page_bytes;
         self.room(frame_bytes, in_checkpoints, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;

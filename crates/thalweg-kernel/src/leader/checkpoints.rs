@@ -38,8 +38,8 @@ pub(crate) struct Stored {
 }
 
 impl Leader {
-    /// A checkpoint, if there is anything behind the last one; with `always` in any case, and one that needs no segment but
-    /// the one that is written to.
+    /// Writes a checkpoint, if there is anything after the last one; with `always` in any case, and one that needs no
+    /// segment but the one that is written to.
     pub(crate) fn checkpoint(&mut self, always: bool, purpose: Purpose) -> Outcome<CommitNo> {
         if always && purpose == Purpose::Checkpoint {
             self.ensure_epoch_beside_reserve()?;
@@ -56,8 +56,9 @@ impl Leader {
         Ok(self.working.commit)
     }
 
-    /// One of the two checkpoints before files are removed. Where space is short there is one, named in both slots, as at the
-    /// beginning of an epoch: two take twice the room. Only there: a repair needs another one if this one is damaged.
+    /// Writes one of the two checkpoints before files are removed. Where space is short there is one, named in both
+    /// slots, as at the beginning of an epoch: two take twice the room. Only there: a repair needs another one if this one
+    /// is damaged.
     pub(super) fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
         self.make_room_to_clean()?;
         self.ensure_epoch_to_drop()?;
@@ -81,8 +82,8 @@ impl Leader {
     }
 
     /// Writes and syncs a checkpoint; returns what the root is to name. `first`: the folder of the log, the segment that the
-    /// epoch of this checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference, if the base is
-    /// not used up.
+    /// epoch of this checkpoint begins with, and its path if it has no name yet. Unless it `must_be_full` it is a difference,
+    /// if the base is not used up.
     pub(super) fn store_checkpoint(
         &mut self,
         first: Option<(&LogFolder, FileId, Option<&Path>)>,

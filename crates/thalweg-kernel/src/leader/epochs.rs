@@ -82,7 +82,7 @@ impl Leader {
         } else {
             self.supply.take_first(tail_bytes, checkpoint_bytes)?
         };
-        // Whatever becomes of this call, it changes nothing.
+        // Whatever the result of this call, it changes nothing.
         let confirmation = self.root.confirmation().map(|slot| {
             let may_start = self.may_start_threads;
             beside::begin(&self.env, may_start, move || slot.write())
@@ -113,7 +113,7 @@ impl Leader {
             }
             self.root.note_confirmed();
         }
-        // From here on the root may name the epoch, whatever becomes of the call.
+        // From here on the root may name the epoch, whatever the result of the call.
         if let Err(failure) = self.switch_root(stored, true) {
             self.log = None;
             return Err(failure);

@@ -1,4 +1,4 @@
-//! What comes after the commits of a batch: the write, the sync, and who is told.
+//! The steps after the commits of a batch: the write, the sync, and the announcement to readers.
 //!
 //! Invariant: a commit is visible only after it was written, and synced where anyone of its batch asked for that.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thalweg_env::sync::atomic::Ordering;
 
 impl Leader {
-    /// Writes, syncs if asked, publishes, tells the readers.
+    /// Writes, syncs if asked, publishes, announces to the readers.
     pub(super) fn settle(&mut self, sync: bool) -> Result<()> {
         let Some(log) = &mut self.log else {
             return Ok(());
@@ -68,7 +68,7 @@ impl Leader {
         }
     }
 
-    /// Tells the background what there is to do.
+    /// Calls for work in the background where there is some.
     pub(super) fn note_due(&mut self) {
         let repeated_bytes = self.working.repeated_bytes();
         let unsaved_bytes = self.working.unsaved_bytes();
@@ -110,7 +110,7 @@ impl Leader {
         largest.filter(|_| much_is_open).map(|table| (table, None))
     }
 
-    /// Tells reading processes what they may show.
+    /// Announces to reading processes what they may show.
     pub(crate) fn write_live(&mut self) -> Result<()> {
         match &self.log {
             Some(log) => self.tell(log.epoch(), log.synced()),
@@ -118,7 +118,7 @@ impl Leader {
         }
     }
 
-    /// The same of an epoch that both slots of the root name, on disk, and of which so much is synced.
+    /// Announces an epoch that both slots of the root name, on disk, with how far it is synced.
     pub(super) fn tell(&mut self, epoch: Epoch, synced: LogPosition) -> Result<()> {
         let told = self.announcer.tell(&Announcement {
             epoch,

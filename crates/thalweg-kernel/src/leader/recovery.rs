@@ -1,7 +1,7 @@
 //! The state of the writer is taken from the log: at opening, and once more each time the disk was full at a write or a sync.
 //!
 //! Invariants: a failed sync is never tried again. What it was to make durable is read back and written anew, as after a
-//! crash: a commit whose caller was told of the failure is then there as a whole, or not at all. What a snapshot of this
+//! crash: a commit whose caller got the error is then there as a whole, or not at all. What a snapshot of this
 //! process has shown is there after it, or nothing is written any more: so a handle never shows less than before, and what
 //! was prepared from any of its snapshots is checked against the same commits.
 
@@ -37,7 +37,7 @@ impl Leader {
     /// The recovery of an opening: where the disk has no room for what it writes, it shows what it can.
     ///
     /// # Errors
-    /// What was prepared for the log is given up.
+    /// Those of the recovery; the segments that were prepared for the log are given up then.
     pub(crate) fn recover_at_opening(&mut self) -> Result<()> {
         self.dropped = Dropped::at_opening();
         let recovered = self.recover_log().map_err(Failure::error);
@@ -48,8 +48,8 @@ impl Leader {
         opened.inspect_err(|_| self.supply.give_up())
     }
 
-    /// What `live` says of the epoch of the root. It is never needed; but where it is there it knows what was synced, and
-    /// which epochs there were.
+    /// The `live` of the epoch of the root. It is never needed; but where it is there, it knows how far the log was
+    /// synced, and which epochs there were.
     fn live_of_epoch(&mut self) -> Result<Option<Live>> {
         let epoch = self.root.current.epoch;
         let said = self.announcer.live().read()?;
@@ -155,7 +155,7 @@ impl Leader {
 
     /// Makes the log fit to be written to again, once there is space.
     ///
-    /// What fails before anything was written is tried again by whoever comes next; so is what fails for want of space.
+    /// A failure before anything was written is tried again by whoever comes next; so is one for want of space.
     ///
     /// `for_drop`: for the sake of a table that is dropped; what is kept for a full disk may then be given back.
     pub(super) fn resume(&mut self, for_drop: bool) -> Outcome<()> {
@@ -222,7 +222,7 @@ impl Leader {
         self.recover_log()
     }
 
-    /// Looked at first, so that appends to a full disk do not read the log each time.
+    /// Checked first, so that appends to a full disk do not read the log each time.
     fn check_room_to_resume(&self) -> Outcome<()> {
         self.supply.look_for_room();
         // The checkpoints after a drop go on with what was given back for it.
@@ -293,7 +293,7 @@ impl Leader {
         Ok(())
     }
 
-    /// The same before the checkpoints that come before files are removed. An opening may find these files.
+    /// Makes room before the checkpoints that come before files are removed. An opening may find these files.
     pub(super) fn make_room_to_clean(&mut self) -> Outcome<()> {
         if self.supply.must_give_back().map_err(Failure::Refused)? {
             self.give_back();

@@ -1,6 +1,6 @@
 //! Room for a frame of the log: in the segment that is written to, or in the next one.
 //!
-//! Invariants: what may go into the reserve is decided here alone, by what a frame is for. Before a frame is put behind others
+//! Invariants: whether a frame may go into the reserve is decided here alone, by its purpose. Before it is put after others
 //! that are not synced, the reserve has room for all of them, as far as sizes are estimated: a recovery on a full disk writes
 //! them again before a table can be dropped. What comes by itself, again and again, leaves room in the reserve for a drop: for
 //! the checkpoint that begins an epoch, and for those before files are removed.

@@ -1,7 +1,7 @@
-//! Open rows that were encoded: what is hidden of their blocks because it was deleted meanwhile.
+//! Open rows that were encoded: the rows of their blocks that are hidden because they were deleted meanwhile.
 //!
-//! Invariants: rows that were hidden when they were encoded are in no block; each other one is in one of them. Which rows are hidden
-//! is asked when the blocks come in their place.
+//! Invariants: rows that were hidden when they were encoded are in no block; each other one is in one of them. Which rows are
+//! hidden is asked when the blocks come in their place.
 
 use super::edit::{ItemMask, MaskEdit};
 use super::list::{BlockMask, MaskList};

@@ -1,7 +1,7 @@
 //! Edit 8: rows that a commit hides, by item and by part of open rows.
 //!
 //! Invariants: items and parts ascend, and nothing is there twice; what an item hides newly lies between the rows of its
-//! positions and those of its whole list. What the table says to it is checked where it is applied.
+//! positions and those of its whole list. Whether it fits the table is checked where it is applied.
 
 use super::list::{BlockMask, MaskList};
 use super::positions::Positions;
@@ -24,7 +24,7 @@ pub struct ItemMask {
     pub rows: u64,
     /// Rows that are hidden newly.
     pub newly: u64,
-    /// What is hidden newly.
+    /// Rows that are hidden newly, as masks by block.
     pub masks: MaskList,
 }
 
@@ -37,11 +37,11 @@ pub struct PartMask {
     pub part: u32,
     /// All rows of the section.
     pub rows: u32,
-    /// What is hidden newly.
+    /// Their positions.
     pub positions: Positions,
 }
 
-/// What a commit hides of a table.
+/// The rows that a commit hides of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskEdit {
     /// The table.
@@ -73,7 +73,7 @@ impl MaskEdit {
         items.chain(parts).sum()
     }
 
-    /// Appends the edit behind its kind.
+    /// Appends the edit after its kind.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.0);
         out.put_u32(len_u32(self.items.len()));
@@ -95,7 +95,7 @@ impl MaskEdit {
         }
     }
 
-    /// Reads an edit behind its kind.
+    /// Reads an edit after its kind.
     ///
     /// # Errors
     /// `Corruption`, or `Unsupported` where a newer version has written it.

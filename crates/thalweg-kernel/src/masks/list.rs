@@ -1,6 +1,6 @@
 //! The masks of one item, by the ranks of its blocks.
 //!
-//! Invariants: ranks ascend and no two masks speak of one block; no two runs of whole blocks adjoin; a list that is stored
+//! Invariants: ranks ascend and no two masks are of one block; no two runs of whole blocks adjoin; a list that is stored
 //! has one mask at least. A list shares with its copies what neither has changed, so that hiding a row costs the same however many
 //! blocks of its item have masks; how many rows it hides and how long it is are kept as masks come and go.
 
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 const FORM_BLOCKS: u8 = 3;
 const RANKS_LIMIT: u64 = 1 << 32;
 
-/// What is hidden of a block, or of blocks with ranks in a row.
+/// The hidden rows of a block, or of several blocks with consecutive ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockMask {
     /// Rows of one block.
     Rows(Positions),
     /// All rows of a block and of so many further ones.
     Blocks {
-        /// Blocks behind the first one.
+        /// Blocks after the first one.
         further: u32,
         /// Rows of all of them, those that were hidden before too.
         rows: u64,
@@ -61,7 +61,7 @@ pub struct MaskList {
     bytes: usize,
 }
 
-/// What adding one list to another does: rows that are hidden newly, and masks as they are then.
+/// The effect of adding one list to another: how many rows are hidden newly, and the masks that change, as they are then.
 pub(super) struct Plan {
     pub(super) newly: u64,
     masks: Vec<(u32, BlockMask)>,
@@ -71,7 +71,7 @@ impl MaskList {
     /// A list of masks by rank.
     ///
     /// # Errors
-    /// What is wrong with them: two speak of one block, or two runs of whole blocks adjoin.
+    /// A message where they do not fit together: two are of one block, or two runs of whole blocks adjoin.
     pub fn of(masks: impl IntoIterator<Item = (u32, BlockMask)>) -> Result<Self, &'static str> {
         let masks: BTreeMap<u32, BlockMask> = masks.into_iter().collect();
         let mut before: Option<(u64, bool)> = None;
@@ -109,7 +109,7 @@ impl MaskList {
         self.rows
     }
 
-    /// What is hidden of the block with a rank.
+    /// The mask of the block with a rank, if it has one.
     #[must_use]
     pub fn of_block(&self, rank: u32) -> Option<&BlockMask> {
         self.mask_over(rank).map(|(_, mask)| mask)
@@ -121,7 +121,7 @@ impl MaskList {
         (rank - first <= mask.further()).then_some((*first, mask))
     }
 
-    /// The rank behind the last block with a mask.
+    /// The rank after the last block with a mask.
     pub(crate) fn end(&self) -> u64 {
         let last = self.masks.last();
         last.map_or(0, |(rank, mask)| {
@@ -146,7 +146,7 @@ impl MaskList {
         Some(newly)
     }
 
-    /// What adding another list does, if it can be added.
+    /// The effect of adding another list, if it can be added.
     pub(super) fn plan(&self, new: &Self) -> Option<Plan> {
         let mut newly = 0_u64;
         let mut masks = Vec::new();
@@ -271,13 +271,13 @@ impl MaskList {
         self.bytes -= mask.len_bytes() + gap_len(start, rank.into());
     }
 
-    /// The rank of the first mask behind a rank.
+    /// The rank of the first mask after a rank.
     fn behind(&self, rank: u32) -> Option<u64> {
         let mut behind = self.masks.from(&rank).map(|(rank, _)| *rank);
         behind.find(|other| *other > rank).map(u64::from)
     }
 
-    /// The rank behind the last block with a mask before a rank.
+    /// The rank after the last block with a mask before a rank.
     fn end_before(&self, rank: u32) -> u64 {
         let before = rank.checked_sub(1);
         let before = before.and_then(|before| self.masks.up_to(&before));

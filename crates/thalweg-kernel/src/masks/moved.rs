@@ -1,4 +1,4 @@
-//! Blocks that are copied byte for byte into a fragment: what is hidden of them there.
+//! Blocks that are copied byte for byte into a fragment: the rows of them that are hidden there.
 //!
 //! Invariants: positions stay, items and ranks are others; the rank of a block is its place by key among all blocks of the
 //! fragment, however they were copied. Which masks they have is asked when the fragment comes in their place.

@@ -15,7 +15,7 @@ const POSITIONS_LIMIT: u32 = 1 << 24;
 /// A list of positions in the form in which it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions {
-    /// The bytes behind the form.
+    /// The bytes after the form.
     bytes: Arc<[u8]>,
     form: Form,
     rows: u32,
@@ -46,7 +46,7 @@ impl RunMarks {
 struct Mark {
     /// Of the run before it.
     end: u32,
-    /// Of the runs behind it.
+    /// Of the runs after it.
     rest_bytes: usize,
     left: u64,
 }
@@ -125,7 +125,7 @@ impl Positions {
         self.rows
     }
 
-    /// The position behind the last one.
+    /// The position after the last one.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.end
@@ -163,7 +163,7 @@ impl Positions {
         self.contains_marked(position, &RunMarks::default())
     }
 
-    /// The same with the marks of this list: without them all runs before the position are read.
+    /// Whether a position is hidden, by the marks of this list: without them all runs before the position are read.
     #[must_use]
     pub fn contains_marked(&self, position: u32, marks: &RunMarks) -> bool {
         if position >= self.end {
@@ -203,7 +203,7 @@ impl Positions {
         RunMarks(marks.into())
     }
 
-    /// The runs behind a mark.
+    /// The runs after a mark.
     fn runs_behind(&self, mark: Option<Mark>) -> Runs<'_> {
         match mark {
             None => self.all_runs(),
@@ -260,7 +260,7 @@ impl Positions {
         1 + self.bytes.len()
     }
 
-    /// Reads a list behind its form.
+    /// Reads a list after its form.
     pub(crate) fn read(form: u8, reader: &mut Reader<'_>) -> Result<Self, Fault> {
         match form {
             FORM_RUNS => Ok(read_runs(reader)?),
@@ -305,7 +305,7 @@ fn put_bitmap(runs: &[Range<u32>], bytes: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Length of runs behind their form.
+/// Length of runs after their form.
 fn runs_len(runs: impl IntoIterator<Item = Range<u32>>) -> usize {
     let (mut count, mut bytes, mut next) = (0_u64, 0, 0);
     for run in runs {
@@ -317,7 +317,7 @@ fn runs_len(runs: impl IntoIterator<Item = Range<u32>>) -> usize {
     varint_len(count) + bytes
 }
 
-/// Length of a bitmap of so many bytes behind its form.
+/// Length of a bitmap of so many bytes after its form.
 fn bitmap_len(bytes: u32) -> usize {
     varint_len(bytes.into()) + bytes as usize
 }

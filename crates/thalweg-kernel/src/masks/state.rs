@@ -39,7 +39,7 @@ pub struct OpenMask {
     pub positions: Positions,
 }
 
-/// What became of an item in which rows were hidden.
+/// The outcome for an item in which rows were hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Masked {
     /// It has rows left.
@@ -126,7 +126,7 @@ impl TableMasks {
     /// Hides rows of an item, which is there under its name and with these rows.
     ///
     /// # Errors
-    /// `Conflict` if one of them is hidden already, or others are hidden newly than it says.
+    /// `Conflict` if one of them is hidden already, or the number of those that are hidden newly is not the one it states.
     pub fn hide(&mut self, mask: &ItemMask) -> Result<Masked> {
         let none = MaskList::default();
         let before = self.of_item(&mask.name).unwrap_or(&none);

@@ -1,4 +1,4 @@
-//! What stands in front of the entries that a commit adds: a GROUP, or the fragments of an edit 5.
+//! The fields before the entries that a commit adds: of a GROUP, or of the fragments of an edit 5.
 
 use super::coverage::{CoverageRange, check_ranges, put_ranges, read_ranges};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::wire::{Fault, Reader};
 
 const FLAG_COMPLETE: u32 = 1;
 
-/// To which order of a table entries are added, and what becomes of open rows and coverage with them.
+/// Names the order of a table to which entries are added, and how open rows and coverage change with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddHead {
     /// The table.

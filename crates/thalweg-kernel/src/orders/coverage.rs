@@ -26,7 +26,7 @@ pub struct CoverageRange {
     pub commit: CommitNo,
 }
 
-/// What is covered.
+/// The rows that an index covers, by ranges of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     ranges: Vec<CoverageRange>,
@@ -57,7 +57,7 @@ impl CoverageRange {
         })
     }
 
-    /// The parts of it before and behind a range of keys.
+    /// The parts of it before and after a range of keys.
     fn around(&self, key_min: i64, key_max: i64) -> impl Iterator<Item = Self> + use<> {
         let before = key_min
             .checked_sub(1)

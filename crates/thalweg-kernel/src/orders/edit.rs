@@ -11,7 +11,7 @@ const CHANGE_BYTES: usize = 24;
 /// Orders from here on are given to what is derived from the rows.
 pub(crate) const FIRST_ORDER: u32 = 2;
 
-/// What becomes of an order.
+/// How an order is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderAction {
     /// It is made.
@@ -34,7 +34,7 @@ pub enum OrderAction {
 pub struct OrderChange {
     /// The order.
     pub order: u32,
-    /// What becomes of it.
+    /// The change.
     pub action: OrderAction,
 }
 
@@ -48,7 +48,7 @@ pub struct OrdersEdit {
 }
 
 impl OrdersEdit {
-    /// Appends the edit behind its kind.
+    /// Appends the edit after its kind.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.table.0);
         out.put_u32(len_u32(self.changes.len()));
@@ -66,7 +66,7 @@ impl OrdersEdit {
         }
     }
 
-    /// Reads an edit behind its kind.
+    /// Reads an edit after its kind.
     ///
     /// # Errors
     /// `Corruption`, or `Unsupported` where a newer version has written it.

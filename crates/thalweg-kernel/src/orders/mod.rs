@@ -1,4 +1,4 @@
-//! Orders of a table: what commits say of its trees, and which rows an index covers (`docs/format/log.md`).
+//! Orders of a table: how commits change its trees, and which rows an index covers (`docs/format/log.md`).
 //!
 //! Invariants
 //! - Each structure has one spelling; what is decoded and encoded again gives the same bytes.

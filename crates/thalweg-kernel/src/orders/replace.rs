@@ -23,12 +23,12 @@ pub enum Removed {
     Runs(Vec<Run>),
 }
 
-/// What goes from one order, and what comes.
+/// The items that go from one order, and those that come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderReplace {
     /// The order.
     pub order: u32,
-    /// What goes.
+    /// The items that go.
     pub removed: Removed,
     /// Ranges that are complete with this commit.
     pub coverage: Vec<CoverageRange>,
@@ -184,7 +184,7 @@ impl OrderReplace {
     /// Refuses more items or runs than an order may lose in one commit.
     ///
     /// # Errors
-    /// `Limit`, which says what to do.
+    /// `Limit`, with what to do.
     pub fn check_count(&self) -> Result<()> {
         let (count, most, message) = match &self.removed {
             Removed::Items(items) => (
@@ -255,7 +255,7 @@ impl ReplaceEdit {
         }
     }
 
-    /// Appends the edit behind its kind.
+    /// Appends the edit after its kind.
     ///
     /// # Errors
     /// `Limit` where its list of added entries is too long.
@@ -271,7 +271,7 @@ impl ReplaceEdit {
         self.orders.iter().try_for_each(|order| order.put(out))
     }
 
-    /// Reads an edit behind its kind.
+    /// Reads an edit after its kind.
     ///
     /// # Errors
     /// `Corruption`, or `Unsupported` where a newer version has written it.
@@ -342,7 +342,7 @@ impl ReplaceEdit {
         self.check_rows()
     }
 
-    /// Checks the rows of order 0 as far as the edit tells them.
+    /// Checks the rows of order 0 as far as the edit names them.
     fn check_rows(&self) -> Result<(), &'static str> {
         let named = [self.left_out, self.carried, self.deleted];
         let Some(rows) = self.orders.first().filter(|order| order.order == 0) else {

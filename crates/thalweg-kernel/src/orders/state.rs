@@ -1,6 +1,6 @@
 //! The orders of a table beside its rows, as one state of the database has them.
 //!
-//! Invariants: orders ascend by id, and an id is never given again, whatever becomes of its order. A table that never had
+//! Invariants: orders ascend by id, and an id is never given again, even if its order is dropped. A table that never had
 //! one has nothing here.
 
 use super::coverage::Coverage;
@@ -21,7 +21,7 @@ pub struct Order {
     pub is_on: bool,
     /// Its blocks.
     pub tree: Tree,
-    /// What an earlier tree of it took of files.
+    /// The uses of files of an earlier tree of it.
     pub(crate) uses: OrderUses,
     /// The rows that have their entries in it.
     pub coverage: Coverage,
@@ -37,7 +37,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Those of a table that is made with so many of them: there are no rows yet, so they cover all.
+    /// The orders of a table that is made with so many of them: there are no rows yet, so they cover all.
     pub(crate) fn of_new_table(table: TableId, count: u32) -> Self {
         let mut orders = Self::none();
         for _ in 0..count {
@@ -96,7 +96,7 @@ impl Orders {
         }
     }
 
-    /// Whether changes fit the orders that there are: new ones get the next ids, others are there. `Err` says what is wrong.
+    /// Whether changes fit the orders that there are: new ones get the next ids, others are there. `Err` names what is wrong.
     pub(crate) fn check(&self, changes: &[OrderChange]) -> Result<(), &'static str> {
         let (mut next, mut count) = (self.next, 1 + self.list.len());
         for change in changes {

@@ -1,4 +1,4 @@
-//! Coverage against a plain model, the bytes of what commits say of orders, and hostile ones.
+//! Coverage against a plain model, the bytes of edits of orders, and hostile ones.
 
 use super::*;
 use crate::error::{ErrorKind, Result};
@@ -320,7 +320,7 @@ fn replacements_add_fragments_alone() {
     assert_eq!(error.kind(), ErrorKind::Corruption);
 }
 
-/// What happens to a coverage.
+/// A change of a coverage.
 #[derive(Clone, Debug)]
 enum Step {
     Lower(i64, i64, u64),

@@ -1,7 +1,7 @@
 //! Blocks below a damaged page of a table's index, found again by the frames that brought them.
 //!
 //! Invariants: a block is only taken for part of its table if all that are taken add up to what the entry that leads to the
-//! damaged page says of them: counts, bytes, keys, commits and summaries. Items of a page follow each other in the order of
+//! damaged page has of them: counts, bytes, keys, commits and summaries. Items of a page follow each other in the order of
 //! their keys, from the page's own key on; so there is one set to be tried.
 //!
 //! Absent: the blocks below damaged pages of fragments. Nothing but these pages describes them.
@@ -80,7 +80,7 @@ impl Catalogue {
             Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(e) => return Err(Error::io(format_args!("reading the log at {at:?}"), e)),
         }
-        // A frame that is damaged itself tells nothing.
+        // A frame that is damaged itself gives nothing.
         let Ok(Some(changes)) = changes_of(head, &Bytes::from(bytes)) else {
             return Ok(());
         };
@@ -131,7 +131,7 @@ impl Catalogue {
         }));
     }
 
-    /// The items below a page of an order of a table, if they can be told.
+    /// The items below a page of an order of a table, if they can be found.
     pub(crate) fn items_below(&self, of: Order, page: &Entry) -> Option<Vec<Entry>> {
         let is_live = |item: &&Item| {
             let removed = self.removals.get(&(of, item.entry.key()));
@@ -159,7 +159,7 @@ impl Catalogue {
 }
 
 impl Catalogue {
-    /// Whether a commit behind that of an item took it out by a run. Of the same commit, what goes is first.
+    /// Whether a commit after that of an item took it out by a run. Within the same commit, items go before others come.
     fn is_in_removed_run(&self, item: &Item) -> bool {
         self.removed_runs.iter().any(|(of, commit, run)| {
             *of == item.of && *commit > item.commit && run.contains(item.entry.key())

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Rows that masks hide, and rows that are back because the commit that deleted them is left out, do not count as kept.
-//! - An outcome that lacks no commit but those that another one lacks as well tells how many rows the tables have, those included
+//! - An outcome that lacks no commit but those that another one lacks as well shows how many rows the tables have, those included
 //!   that it has lost with damaged pages. The other one keeps no more than that: what it has beyond are deleted rows, and it has
 //!   lost their deletion.
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Rows of tables, by table.
 pub(super) type TableRows = HashMap<TableId, u64>;
 
-/// How many of the rows of an outcome count as kept.
+/// The rows of an outcome, and which of them count as kept.
 pub(super) struct Kept {
     /// The rows that are there.
     pub(super) rows: u64,
@@ -30,8 +30,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a state with all masks that were found, also those of items that are not there. `back`: rows whose deletion is left out;
-    /// `lost`: rows below damaged pages.
+    /// Counts the rows of a state with all masks that were found, also those of items that are not there. `back`: rows
+    /// whose deletion is left out; `lost`: rows below damaged pages.
     pub(super) fn of(working: &Working, back: &TableRows, lost: &TableRows) -> Self {
         let mut kept = Self {
             rows: 0,
@@ -72,8 +72,8 @@ pub(super) struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    /// Whether more is left than of another outcome. Where the tables are the same the rows that are kept tell, whatever was given
-    /// up by numbers of commits.
+    /// Whether more is left than of another outcome. Where the tables are the same, the rows that are kept decide, whatever
+    /// was given up by numbers of commits.
     pub(super) fn is_more_than(&self, other: &Self) -> bool {
         let rows = self.rows_beside(other);
         let other_rows = other.rows_beside(self);

@@ -1,4 +1,4 @@
-//! Damaged pages of the index: what can be found of that to which they led, and masks of what cannot.
+//! Damaged pages of the index: items below them that can be found again, and masks of those that cannot.
 
 use super::find::Catalogue;
 use super::start::Start;
@@ -37,7 +37,7 @@ pub(super) struct LostPage {
 }
 
 impl LostPages {
-    /// Those with which rows are lost.
+    /// The pages with which rows are lost.
     pub(super) fn with_rows(&self) -> impl Iterator<Item = &LostPage> {
         self.pages.iter().filter(|lost| lost.damage.rows != Some(0))
     }
@@ -52,7 +52,7 @@ impl LostPages {
         lost_rows
     }
 
-    /// Those that commits of the log have not brought back.
+    /// The rows that commits of the log have not brought back.
     pub(super) fn missing_rows(&self) -> HashMap<TableId, u64> {
         let mut missing = self.rows_by_table();
         for (table, rows) in &self.replaced_rows {
@@ -71,8 +71,8 @@ impl LostPages {
     }
 
     /// Adds it to the report, under the names that the tables have at the end of the log: another table may have the name of the
-    /// checkpoint by then. Nothing is lost of a table that was dropped, nor of what was replaced. Where the start is a checkpoint that no
-    /// slot of the root names, files without which nothing is lost were removed since: they are not damage.
+    /// checkpoint by then. Nothing is lost of a table that was dropped, nor of what was replaced. Where the start is a
+    /// checkpoint that no slot of the root names, files without which nothing is lost were removed since: they are not damage.
     pub(super) fn report(self, start: &Start, report: &mut RepairReport) {
         let replaced = self.replaced();
         for lost in self.pages {
@@ -193,7 +193,7 @@ fn leave_out_pages_of(
     set_items(working, (table.id, order), items, store)
 }
 
-/// Takes away the masks of items that are not there any more, and tells that deleted rows may be back: blocks that were found may
+/// Takes away the masks of items that are not there any more, and reports that deleted rows may be back: blocks that were found may
 /// stand for a fragment whose masks these are.
 pub(super) fn report_masks_without_items(
     working: &mut Working,

@@ -1,10 +1,10 @@
-//! `verify --repair`: a database that is damaged becomes one that is whole, without what cannot be read any more.
+//! `verify --repair`: makes a damaged database whole, without what cannot be read any more.
 //!
 //! Invariants
 //! - Everything is read and decided before anything is written. What is written is new files and at last the root, as by
 //!   any opening that begins an epoch: until then the old state stands as it is, and a crash leaves it to the next repair.
-//! - No file is changed or removed but the root, `live` and empty spares. Files that nothing leads to any more go with the garbage of the
-//!   next opening for writing.
+//! - No file is changed or removed but the root, `live` and empty spares. Files that nothing leads to any more go with the
+//!   garbage of the next opening for writing.
 //! - Only bytes that fail their checks, and missing files, are given up. A failed call ends the repair with its error.
 //! - What is given up is listed. No row comes back that was dropped or replaced, unless the commit that did it is listed as
 //!   given up; none comes twice.
@@ -44,12 +44,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_env::Env;
 
-/// What a repair found and did.
+/// The result of a repair: what it found and did.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// What was read, and what of it was damaged.
+    /// The result of checking: what was read, and what of it was damaged.
     pub checked: VerifyReport,
-    /// What is lost: every committed row that is missing afterwards lies in one of these.
+    /// Damage with a loss: every committed row that is missing afterwards lies in one of these.
     pub given_up: Vec<Damage>,
     /// Damage by which no row is lost.
     pub mended: Vec<Damage>,
@@ -112,13 +112,13 @@ impl RepairReport {
     }
 }
 
-/// Repairs the database of a folder, which nobody may have open for writing. `on_bytes` is told how many more bytes were
+/// Repairs the database of a folder, which nobody may have open for writing. `on_bytes` is called with how many more bytes were
 /// checked.
 ///
 /// # Errors
 /// `Locked` while another process writes, `NotFound`, `Corruption` where nothing is left to start from, `Unsupported` for
-/// a newer format, and whatever reading and writing lead to. The database is then as it was; or it is repaired, if what
-/// failed comes behind the switch of the root.
+/// a newer format, and those of reading and writing. The database is then as it was; or it is repaired, if the failure comes
+/// after the switch of the root.
 pub fn repair(
     env: &Env,
     dir: &Path,
@@ -205,7 +205,7 @@ fn repair_locked(
         };
         repair.write(env, dir, options, sources, reached.start, &mut report)?;
     } else if let Some(mut root) = sources.root {
-        // Another repair may have made it, and was killed before it reached the disk: what is told to be whole stays so.
+        // Another repair may have made it, and was killed before it reached the disk: what is reported as whole stays so.
         root.write_again()?;
         sync_folder(env, dir)?;
     }
@@ -217,8 +217,8 @@ fn sync_folder(env: &Env, dir: &Path) -> Result<()> {
     synced.map_err(|e| Error::io(format_args!("syncing {}", dir.display()), e))
 }
 
-/// What readers see of damage in the state that an older slot leads to, if anything: a repair was cut short before it wrote that
-/// slot too.
+/// The damage that readers see in the state that an older slot leads to, if any: a repair was cut short before it wrote
+/// that slot too.
 fn damage_of(
     env: &Env,
     dir: &Path,
@@ -239,12 +239,12 @@ fn damage_of(
     Ok((!is_whole).then_some(damage))
 }
 
-/// The state that one start leads to, with the log applied. Its blocks were not looked at.
+/// The state that one start leads to, with the log applied. Its blocks were not checked.
 struct Reached {
     start: Start,
     report: RepairReport,
     kept: Kept,
-    /// What is given up may depend on the start: index pages of its checkpoint are damaged, or commits could not be applied.
+    /// Losses may depend on the start: index pages of its checkpoint are damaged, or commits could not be applied.
     may_be_of_its_start: bool,
     /// The last of the damaged pages, if rows are lost with it.
     last_lost: Option<LogPosition>,
@@ -302,13 +302,14 @@ impl Reached {
     }
 }
 
-/// Which checkpoints are tried where rows would be lost: the last one in the log, which a slot of the root may have named that is
-/// lost; and where index pages are damaged, the last one that was written before them, which so leads to the log that has made them.
+/// The checkpoints that are tried where rows would be lost: the last one in the log, which a slot of the root may have
+/// named that is lost; and where index pages are damaged, the last one that was written before them, which so leads to the
+/// log that has made them.
 struct OtherStarts {
     /// In the order of the log.
     checkpoints: Vec<Root>,
     newest: LogPosition,
-    /// Those behind the newest start were tried, or there are none.
+    /// Those after the newest start were tried, or there are none.
     is_back: bool,
     /// Where the next one lies before.
     before: LogPosition,
@@ -350,7 +351,7 @@ impl OtherStarts {
         Some(next)
     }
 
-    /// One that was tried may have damaged pages of its own.
+    /// Goes on from a start that was tried, which may have damaged pages of its own.
     fn go_on_from(&mut self, tried: &Reached) {
         if tried.start.from.checkpoint < self.newest {
             self.before = tried.lost_from();
@@ -384,8 +385,8 @@ impl Outcome {
         }
     }
 
-    /// Tells of the damage that the other outcome has met as well: with this one little or nothing is lost by it, but the root must
-    /// name another checkpoint.
+    /// Reports the damage that the other outcome has met as well: with this one little or nothing is lost by it, but
+    /// the root must name another checkpoint.
     fn instead_of(mut self, other: Self) -> Self {
         let place = |damage: &Damage| (damage.file.clone(), damage.offset);
         let told = self.report.given_up.iter().chain(&self.report.mended);
@@ -406,7 +407,7 @@ impl Outcome {
     }
 }
 
-/// Without the folder of the fragments, though it may be empty, nothing opens.
+/// Reports a missing folder of the fragments: without it, though it may be empty, nothing opens.
 fn look_for_folder(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<()> {
     match env.storage().metadata(&data_dir(dir)) {
         Ok(_) => {}
@@ -419,7 +420,7 @@ fn look_for_folder(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<(
     Ok(())
 }
 
-/// What one file that was damaged says of itself.
+/// An entry of the report for a file that was damaged.
 fn file_damage(name: &str, error: &Error) -> Damage {
     Damage {
         file: PathBuf::from(name),
@@ -442,7 +443,7 @@ fn set_items(
     working.change_tree(table, order, |_| Ok(tree))
 }
 
-/// What is damaged of that to which the tables lead.
+/// Damage of the files, blocks and pages to which the tables lead.
 struct Bad {
     files: HashSet<FileId>,
     /// Blocks and pages, by their places.
@@ -470,7 +471,7 @@ fn check_tables(
     }
     for damage in &check.report.damage {
         let list = report.list_for(damage);
-        // The header of the checkpoint's segment was looked at before.
+        // The header of the checkpoint's segment was checked before.
         let is_there =
             |other: &Damage| (&other.file, other.offset) == (&damage.file, damage.offset);
         if !list.iter().any(is_there) {
@@ -541,8 +542,8 @@ impl Repair {
         restore_folders(env, dir)?;
         let known = root.current.next_file.max(root.current.checkpoint.segment);
         let free = free_file_id(env, dir, known)?;
-        // Files that are missing have had ids too, which nothing may tell. Readers may still know them by these, or somebody puts
-        // one of the files back.
+        // Files that are missing have had ids too, of which nothing may be left. Readers may still know them by these, or
+        // somebody puts one of the files back.
         let next_file = FileId(free.0.saturating_add(LOST_FILE_IDS));
         let supply = Arc::new(SegmentSupply::new(
             env.clone(),

@@ -3,10 +3,10 @@
 //! Invariants
 //! - When a commit gave a name to a table, no other table had it. So a table that still has it here was dropped or renamed by a
 //!   commit that is given up. The later commit wins: its table gets the name, the older one is kept under another.
-//! - Which name that is depends on the commits up to this one, and on the names in the checkpoint that the repair starts from. A repair
-//!   that is repeated, or that reads the same log again from an earlier checkpoint, gives each table the name that it had after the
-//!   first one. A checkpoint does not tell names of a repair from others: a table that a later repair moves again may get another
-//!   one, as `name (1) (1)`.
+//! - Which name that is depends on the commits up to this one, and on the names in the checkpoint that the repair starts from.
+//!   A repair that is repeated, or that reads the same log again from an earlier checkpoint, gives each table the name that it
+//!   had after the first one. A checkpoint does not distinguish names of a repair from others: a table that a later repair
+//!   moves again may get another one, as `name (1) (1)`.
 //! - Only tables that have a name of the repair at the end of the log are reported: later commits may rename or drop them.
 
 use super::{RenamedTable, RepairReport};

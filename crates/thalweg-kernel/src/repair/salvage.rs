@@ -1,12 +1,12 @@
-//! What can be had of a damaged log: every commit that is whole and does not rest on one that is lost.
+//! Reading all that is left of a damaged log: every commit that is whole and does not rest on one that is lost.
 //!
 //! Invariants
 //! - The outcome is the state that all commits make but those that are listed as given up. Where it cannot be known that a
 //!   commit does to this state what it did to the lost one, it is left out.
 //! - A commit that only moves rows (blocks of open rows, blocks in the place of others) is left out without a loss: its
 //!   rows stay where they were. One that deletes rows is listed, with those of them that are there.
-//! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits are:
-//!   handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
+//! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits
+//!   are: handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
 
 use super::RepairReport;
 use super::kept::TableRows;
@@ -35,8 +35,8 @@ use std::ops::Range;
 /// but new tables.
 const MOST_LOST_TABLES: u64 = 1 << 24;
 
-/// The least that a new table takes in its frame: an entry of the section table, kind and number of the edit, and the lengths of name and
-/// definition, padded.
+/// The least that a new table takes in its frame: an entry of the section table, kind and number of the edit, and the lengths
+/// of name and definition, padded.
 const LEAST_CREATE_BYTES: u64 = (SECTION_ENTRY_BYTES + 16) as u64;
 
 /// A list of the report.
@@ -46,7 +46,7 @@ enum List {
     Mended,
 }
 
-/// What the log of an epoch has.
+/// A part of the log of an epoch: a frame, or what is lost.
 enum Found {
     Frame(Frame),
     Lost(Lost),
@@ -109,7 +109,7 @@ pub(crate) fn salvage(
     })
 }
 
-/// Behind every frame.
+/// After every frame.
 const END: LogPosition = LogPosition {
     segment: FileId(u64::MAX),
     offset: u64::MAX,
@@ -120,7 +120,7 @@ struct Salvage<'a> {
     store: &'a Store,
     report: &'a mut RepairReport,
     working: &'a mut Working,
-    /// The last commit that anything tells of.
+    /// The last commit that anything names.
     told: CommitNo,
     /// Rows below lost pages of the index, by table: keys of blocks may not be found for that reason alone.
     lost_rows: &'a HashMap<TableId, u64>,
@@ -148,8 +148,8 @@ struct Salvage<'a> {
 }
 
 impl Salvage<'_> {
-    /// The frames of an epoch, up to the last commit that the next one took over. Each waits until the log behind it proves it, or
-    /// has ended: no more of a log is in memory than is unsynced at once.
+    /// Reads the frames of an epoch, up to the last commit that the next one took over. Each waits until the log after
+    /// it proves it, or has ended: no more of a log is in memory than is unsynced at once.
     fn read_epoch(&mut self, log: &mut EpochLog, last: Option<CommitNo>) -> Result<()> {
         let mut reader = LogReader {
             passed: None,
@@ -205,7 +205,7 @@ impl Salvage<'_> {
         if frame.head.is_commit() && commit <= reached {
             return Ok(true);
         }
-        // Torn: it was never acknowledged, nor was anything behind it.
+        // Torn: it was never acknowledged, nor was anything after it.
         if frame.end() > log.proven && !is_whole(&log.replay, &frame)? {
             return Ok(false);
         }
@@ -228,8 +228,8 @@ impl Salvage<'_> {
         }
     }
 
-    /// The last frame was at `at`: what is lost behind it, up to the commit that something else tells of, or to nobody knows
-    /// where.
+    /// Notes what is lost after the last frame, which was at `at`: up to commit `told`, which something else
+    /// names, or to an unknown end.
     fn finish(&mut self, at: LogPosition, told: CommitNo) {
         let reached = self.working.commit;
         if let Some(end) = self.open_end.take() {
@@ -295,7 +295,7 @@ impl Salvage<'_> {
                 }
                 self.displaced
                     .make_way(commit, &frame.changes, self.working)?;
-                // Behind a hole in the numbers as well.
+                // After a hole in the numbers as well.
                 self.working.commit = CommitNo(commit.0.saturating_sub(1));
                 self.working
                     .apply(commit, &mut frame.changes, frame.at, self.store)
@@ -349,8 +349,8 @@ impl Salvage<'_> {
         Ok(in_part)
     }
 
-    /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows. Returns how many, by table.
-    /// Of an index all that is there goes, whatever else is lost of it: no row depends on it.
+    /// Blocks below a lost page cannot be taken out, nor need they be: what replaces them has their rows. Returns how many, by
+    /// table. Of an index all that is there goes, whatever else is lost of it: no row depends on it.
     fn forget_unreachable(&self, changes: &mut [Change]) -> Result<Vec<(TableId, u64)>> {
         let mut regained = Vec::new();
         for change in changes {
@@ -387,7 +387,7 @@ impl Salvage<'_> {
         Ok(regained)
     }
 
-    /// Masks are true of their items whatever was lost in between; those whose items are lost say nothing. Rows that they would
+    /// Masks are true of their items whatever was lost in between; those whose items are lost do not count. Rows that they would
     /// have hidden may be elsewhere by now.
     fn forget_lost_masks(&mut self, changes: &mut Vec<Change>) -> Result<()> {
         let has_masks = changes
@@ -422,7 +422,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Why a commit must be left out, if it must. `regained`: the rows that [`Self::forget_unreachable`] told of.
+    /// Why a commit must be left out, if it must. `regained`: the rows that [`Self::forget_unreachable`] returned.
     fn why_not(&self, changes: &[Change], regained: &[(TableId, u64)]) -> Result<Option<String>> {
         if let Some(why) = changes.iter().find_map(|change| self.rests_on_lost(change)) {
             return Ok(Some(why.to_owned()));
@@ -665,7 +665,7 @@ impl Lost {
         }
     }
 
-    /// Commits behind `reached` of which no frame tells.
+    /// Commits after `reached` of which no frame is left.
     fn at(from: LogPosition, reached: CommitNo, why: &str) -> Self {
         let what = format_args!("it ends with commit {}, but {why}", reached.0);
         Self {
@@ -682,7 +682,7 @@ impl Lost {
 
 /// Reads all frames of an epoch, and what is lost between them.
 struct LogReader {
-    /// Behind a damaged checkpoint that was passed over.
+    /// After a damaged checkpoint that was passed over.
     passed: Option<LogPosition>,
     has_ended: bool,
 }
@@ -722,7 +722,7 @@ impl LogReader {
             Err(error) if error.kind() == ErrorKind::Corruption => error,
             Err(error) => return Err(error),
         };
-        // What shows that the log went on may itself be damaged further on, and then tells no more.
+        // What shows that the log went on may itself be damaged further on, and then shows no more.
         if let Some((_, synced_to)) = log.replay.later_proof()? {
             log.proven = synced_to.max(log.proven);
         }
@@ -809,7 +809,7 @@ mod tests {
         };
         assert_eq!(most(Some(at(3, 1_000 + 320)), 1), 10);
         assert_eq!(most(Some(at(3, 10_000_000)), 2), 2 * 4_096);
-        // Of the segment after it, or nothing tells where the log went on.
+        // Of the segment after it, or nothing shows where the log went on.
         for to in [Some(at(4, 1_320)), None] {
             assert_eq!(most(to, 1), 4_096);
             assert_eq!(most(to, u64::MAX), 1 << 24);

@@ -4,7 +4,7 @@
 //! Invariants: nothing is written. A checkpoint of an epoch that may not have begun (no root or `live` names it, and nothing
 //! follows its only checkpoint: its recovery, or a repair, may have been cut short) counts only if there is no other, or if
 //! the log before it ends too early, and whole: then that was removed since. Else the epoch before it, and what it wrote again
-//! of that, say the same, and what is lost, which a repair that was cut short has told nobody.
+//! of that, give the same state, and show what is lost, which a repair that was cut short has not reported.
 
 use super::{RepairReport, file_damage};
 use crate::checkpoint::index_section;
@@ -26,19 +26,19 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::{Env, File, OpenMode};
 
-/// In place of the last commit that is lost: nobody knows it.
+/// Stands in the place of the last commit that is lost, where it is not known.
 pub(crate) const UNKNOWN: CommitNo = CommitNo(u64::MAX);
 
-/// What a repair starts from.
+/// The start of a repair.
 pub(crate) struct Start {
     /// The checkpoint that counts, as a root would name it.
     pub(crate) from: Root,
     /// A slot of the root names it: no file was removed that it needs.
     pub(crate) is_named: bool,
     pub(crate) working: Working,
-    /// The log of its epoch behind it, and of each epoch after that.
+    /// The log of its epoch after it, and of each epoch after that.
     pub(crate) logs: Vec<EpochLog>,
-    /// The last commit that is known to have been shown, by whatever tells.
+    /// The last commit that is known to have been shown, by whichever source.
     pub(crate) told: CommitNo,
     /// The same, of a checkpoint. Of an epoch that began and of which no frame is left: all that there can be.
     pub(crate) told_elsewhere: CommitNo,
@@ -65,14 +65,14 @@ pub(crate) struct EpochLog {
     pub(crate) taken_over: Option<CommitNo>,
 }
 
-/// What is read before the log: the root, `live` and the headers of the segments.
+/// The sources that are read before the log: the root, `live` and the headers of the segments.
 pub(crate) struct Sources {
     /// The root, if one of its slots can be read.
     pub(crate) root: Option<RootFile>,
     pub(crate) database: DatabaseId,
     told: Told,
     segments: Segments,
-    /// What the frames of the log say, once it was looked at.
+    /// The notes on the frames of the log, once it was read for them.
     frames: Option<Arc<Frames>>,
 }
 
@@ -138,7 +138,7 @@ impl Sources {
         Ok(frames)
     }
 
-    /// What `live` says, if it is of this database.
+    /// The `live` that was read, if it is of this database.
     pub(crate) fn live(&self) -> Option<Live> {
         self.told.live
     }
@@ -176,7 +176,7 @@ impl Sources {
             return self.start(env, dir, found, LogPosition::default(), Vec::new());
         }
         let frames = self.frames(env, dir)?;
-        // Headers may be damaged, but frames tell of their epochs as well.
+        // Headers may be damaged, but frames name their epochs as well.
         self.segments.epochs.extend(frames.last.keys());
         let found = frames.newest_checkpoint(env, dir, self.database, &self.told)?;
         let ids = &self.segments.ids;
@@ -196,7 +196,7 @@ impl Sources {
         let frames = self.frames(env, dir)?;
         let taken_over = frames.taken_over(&self.told);
         let counts = |root: &Root| {
-            // Behind a torn end a power cut may have left what the next epoch knows nothing of.
+            // After a torn end a power cut may have left frames that the next epoch knows nothing of.
             let behind = (Bound::Excluded(root.epoch), Bound::Unbounded);
             let next = taken_over.range(behind).next();
             let next = next.filter(|(epoch, _)| **epoch <= newest.last_read());
@@ -211,7 +211,7 @@ impl Sources {
         Ok(others)
     }
 
-    /// The start from one of these, behind which the log is read as far as from `newest`; `None` where it is damaged.
+    /// The start from one of these, after which the log is read as far as from `newest`; `None` where it is damaged.
     pub(crate) fn start_at(
         &mut self,
         env: &Env,
@@ -236,7 +236,7 @@ impl Sources {
         self.start(env, dir, found, proven, logs).map(Some)
     }
 
-    /// `proven`: up to where the frames of the epoch say that it was synced. `logs_behind`: those of the epochs behind it.
+    /// `proven`: up to where the frames of the epoch prove that it was synced. `logs_behind`: those of the epochs after it.
     fn start(
         &self,
         env: &Env,
@@ -281,7 +281,7 @@ impl Sources {
     }
 }
 
-/// What tells of the log without being part of it.
+/// The evidence of the log that is no part of it: the slots of the root, and `live`.
 struct Told {
     slots: Vec<Root>,
     live: Option<Live>,
@@ -333,7 +333,7 @@ impl Told {
     }
 }
 
-/// The checkpoint that a root names, if it is whole and nothing says that the root is an old one.
+/// The checkpoint that a root names, if it is whole and nothing shows that the root is an old one.
 fn start_from(
     env: &Env,
     dir: &Path,
@@ -370,12 +370,12 @@ fn check_age(root: &Root, live: Option<Live>) -> Result<()> {
     }
 }
 
-/// What the headers of the segments say.
+/// The segments, with the databases and epochs in their headers.
 struct Segments {
     ids: Vec<FileId>,
     databases: BTreeSet<[u8; 16]>,
     epochs: BTreeSet<Epoch>,
-    /// The first segment of each epoch: the last one that says so, for recoveries that did not finish begin the same epoch.
+    /// The first segment of each epoch: the last one that claims to be, for recoveries that did not finish begin the same epoch.
     first: BTreeMap<Epoch, FileId>,
 }
 
@@ -388,7 +388,7 @@ impl Segments {
             first: BTreeMap::new(),
         };
         for id in &segments.ids {
-            // Those that do not verify tell nothing; what they say is not needed.
+            // Those that do not verify prove nothing; their fields are not needed.
             let file = open(env, dir, *id)?;
             let header = whole_header(&*file, &segment_path(dir, *id))?;
             let Some(header) = header.filter(|header| header.file == *id) else {
@@ -403,7 +403,7 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Whose they are, where no root tells.
+    /// The database that they are of, where no root names it.
     fn database(&self, dir: &Path) -> Result<DatabaseId> {
         let mut databases = self.databases.iter();
         let place = log_dir(dir);
@@ -420,7 +420,7 @@ impl Segments {
         }
     }
 
-    /// What the frames in them say.
+    /// Reads the heads of the frames in them.
     fn frames(&self, env: &Env, dir: &Path, database: DatabaseId) -> Result<Frames> {
         let mut frames = Frames::default();
         for id in &self.ids {
@@ -441,7 +441,7 @@ impl Segments {
     }
 }
 
-/// What the heads of all frames say.
+/// Facts that the heads of all frames prove.
 #[derive(Default)]
 struct Frames {
     checkpoints: Vec<Root>,
@@ -475,7 +475,7 @@ impl Frames {
         }
     }
 
-    /// Up to where an epoch was synced, as far as its frames say. What lies before its first frame is of epochs before it, which
+    /// Up to where an epoch was synced, as far as its frames show. What lies before its first frame is of epochs before it, which
     /// a recovery has read: what of that was not known to be synced it has written again.
     fn proven(&self, epoch: Epoch) -> LogPosition {
         let first = self.first.get(&epoch).map(|(at, _)| *at);
@@ -529,8 +529,8 @@ impl Frames {
         Ok((nothing, replay, Working::empty()))
     }
 
-    /// The place of a checkpoint of before the first commit, if a slot of the root names one. It need not be read: there was
-    /// nothing yet. And the log behind it is all there, because the slot needs it.
+    /// The place of a checkpoint of before the first commit, if a slot of the root names one. It need not be read:
+    /// there was nothing yet. And the log after it is all there, because the slot needs it.
     fn start_of_all(
         &self,
         env: &Env,
@@ -560,7 +560,7 @@ impl Frames {
             && self.last.get(&root.epoch).map(|(at, _)| *at) == Some(root.checkpoint)
     }
 
-    /// Whether the log between a checkpoint and an epoch behind it is missing without a trace of damage: that epoch began, and
+    /// Whether the log between a checkpoint and a later epoch is missing without a trace of damage: that epoch began, and
     /// the segments were removed.
     fn was_removed(
         &self,
@@ -592,7 +592,7 @@ impl Frames {
         }
     }
 
-    /// The logs of the epochs behind the one that a repair starts from. They go on from its end: each begins with what was
+    /// The logs of the epochs after the one that a repair starts from. They go on from its end: each begins with what was
     /// written again of the one before it. Where one did not begin at all there is nothing else in it.
     fn logs_behind(
         &self,
@@ -630,8 +630,9 @@ impl Frames {
         logs.collect()
     }
 
-    /// The last commit that each epoch took over from the one before it, as far as its frames tell: it begins with a checkpoint of
-    /// that, and has written all behind it, or written it again. Behind it the epoch before may have frames that a power cut left.
+    /// The last commit that each epoch took over from the one before it, as far as its frames show: it begins with a
+    /// checkpoint of that, and has written all after it, or written it again. After it the epoch before may have frames
+    /// that a power cut left.
     fn taken_over(&self, told: &Told) -> BTreeMap<Epoch, CommitNo> {
         let mut least = self.least_before.clone();
         for root in &told.slots {

@@ -1,4 +1,4 @@
-//! Looking for frames where none is expected to begin: behind the end of a log, or behind damage.
+//! Looking for frames where none is expected to begin: past the end of a log, or after damage.
 
 use super::{UNREADABLE_BYTES, head_at, read_up_to};
 use crate::error::{Error, Result};
@@ -11,17 +11,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_env::{Env, File, is_unreadable};
 
-/// How much is read at once: so little that it is looked at before it has left the nearer caches.
+/// How much is read at once: so little that it is searched before it has left the nearer caches.
 const WINDOW_BYTES: usize = 64 << 10;
-/// No frame that proves a lost one begins further behind it (invariant 8 of the format page).
+/// No frame that proves a lost one begins farther after it than this (invariant 8 of the format page).
 const PROOF_WINDOW_BYTES: u64 = 24 << 20;
-/// Of what was never written to, so much is passed over at once.
+/// Bytes that were never written to are passed over by so many at once.
 const BLANK_BYTES: usize = 4096;
 
-/// A proof that a log went on behind its end: where the frame lies, and up to where it says that the log was synced.
+/// A proof that a log went on past its end: the place of the frame, and up to where it proves that the log was synced.
 pub(crate) type Proof = (LogPosition, LogPosition);
 
-/// The search behind the end of a chain for a frame that proves that more of it was synced.
+/// The search past the end of a chain for a frame that proves that more of it was synced.
 pub(crate) struct ProofSearch {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct ProofSearch {
 }
 
 impl ProofSearch {
-    /// A valid frame behind the end of the chain that was built when bytes behind that end were synced.
+    /// Finds a valid frame past the end of the chain that was built when bytes past that end were synced.
     pub(crate) fn find(&self) -> Result<Option<Proof>> {
         let end = self.end;
         let mut budget_bytes = PROOF_WINDOW_BYTES;
@@ -58,7 +58,7 @@ impl ProofSearch {
         Ok(segments.into_iter().filter(move |id| *id > last))
     }
 
-    /// The same in one file, from `start` on.
+    /// Finds the frame in one file, from `start` on.
     fn find_in(
         &self,
         file: &dyn File,
@@ -76,7 +76,7 @@ impl ProofSearch {
 }
 
 /// The first frame from `start` on in a file that is sealed with its place and that `accept` takes. `budget_bytes`: how
-/// much is looked at, and what is left of it.
+/// much is searched, and what is left of it.
 pub(crate) fn find_frame(
     file: &dyn File,
     start: LogPosition,
@@ -87,7 +87,7 @@ pub(crate) fn find_frame(
     search(file, start, database, budget_bytes, false, accept)
 }
 
-/// The same. `skips`: what cannot be read is passed over, as if no frame were there.
+/// Like `find_frame`. `skips`: bytes that cannot be read are passed over, as if no frame were there.
 fn search(
     file: &dyn File,
     start: LogPosition,

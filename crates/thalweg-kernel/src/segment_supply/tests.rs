@@ -26,7 +26,7 @@ fn on_a_full_disk(sim: &SimEnv) -> SegmentSupply {
     supply
 }
 
-/// For a commit that frees no space, behind a segment of `last_bytes`.
+/// For a commit that frees no space, after a segment of `last_bytes`.
 fn rows(last_bytes: u64) -> Wanted {
     Wanted {
         last_bytes,

@@ -32,12 +32,12 @@ impl Prefix {
         len: 0,
     };
 
-    /// At most [`MAX_BOUND_BYTES`] of the bytes.
+    /// A prefix of the bytes, at most [`MAX_BOUND_BYTES`] of them.
     fn new(bytes: &[u8]) -> Self {
         Self::joined(&[], bytes)
     }
 
-    /// The same of bytes in two parts.
+    /// A prefix of bytes in two parts.
     fn joined(front: &[u8], rest: &[u8]) -> Self {
         let mut prefix = Self::EMPTY;
         let bytes = front.iter().chain(rest);
@@ -130,7 +130,7 @@ impl ByteBounds {
         !self.low_is_cut && !self.high_is_cut && self.low.as_slice() == self.high.as_slice()
     }
 
-    /// What a valid pair satisfies: a value lies between the bounds.
+    /// Whether a value can lie between the bounds, as in every valid pair.
     pub(crate) fn has_room(&self) -> bool {
         let is_between = self.low.as_slice() < self.high.as_slice() || self.is_constant();
         is_between || !self.has_high
@@ -235,8 +235,8 @@ fn common_bytes(a: &[u8], b: &[u8]) -> usize {
 
 /// The smallest and the largest of the values; `None` without any.
 ///
-/// All values between two of them begin with what these have in common. After that, eight bytes tell nearly always how a value
-/// compares with both, so they are looked at many at a time, without a branch for each.
+/// All values between two of them begin with what these have in common. After that, eight bytes nearly always decide how a value
+/// compares with both, so they are compared many at a time, without a branch for each.
 fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<(&'a [u8], &'a [u8])> {
     let first = values.next()?;
     let mut found = Extremes::new(first, first);
@@ -258,9 +258,9 @@ fn extremes<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<(&'a [u8],
 struct Extremes<'a> {
     smallest: &'a [u8],
     largest: &'a [u8],
-    /// What all begin with, or less of it.
+    /// Bytes that all begin with, or fewer of them.
     common: &'a [u8],
-    /// What follows the common bytes.
+    /// The bytes after the common ones.
     words: (u64, u64),
 }
 

@@ -386,7 +386,7 @@ where
     folded
 }
 
-/// One quantity per loop, and a call per loop: of loops over several floats, or with single lanes used right behind
+/// One quantity per loop, and a call per loop: of loops over several floats, or with single lanes used right after
 /// them, the compiler makes a muddle of half vectors, at a third of the speed.
 #[inline(never)]
 fn fold_groups<T, F>(groups: &[[T; FOLDS]], start: f64, fold: F) -> [f64; FOLDS]

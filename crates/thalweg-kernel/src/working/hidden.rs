@@ -1,8 +1,8 @@
-//! What commits hide: masks of rows in blocks and of open rows, and what replacements and covers do to them.
+//! Rows that commits hide: masks of rows in blocks and of open rows, and the effect of replacements and covers on them.
 //!
 //! Invariants
 //! - Masks are a function of the commits: sections are taken in their order, each as the ones before it have left the masks.
-//! - Masks go with their item, and with nothing else. A replacement or cover takes them away and says how many rows it has left
+//! - Masks go with their item, and with nothing else. A replacement or cover takes them away and states how many rows it has left
 //!   out and how many it carries: both together are those that were hidden when it is committed. So a row that was hidden while
 //!   it was rewritten does not come back.
 //! - An item all of whose rows are hidden leaves its order in the same commit.
@@ -20,7 +20,7 @@ use crate::table_state::TableState;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a commit leaves hidden of a table.
+/// The hidden rows that a commit leaves of a table.
 pub(super) struct Hidden {
     pub(super) table: TableId,
     pub(super) masks: TableMasks,
@@ -46,7 +46,7 @@ struct Folding<'a> {
     /// Rows that replacement and cover carry, and those of brought items that are hidden after them.
     carried: u64,
     hidden_in_brought: u64,
-    /// Whether sums are compared; they say nothing behind lost masks.
+    /// Whether sums are compared; after lost masks they prove nothing.
     is_exact: bool,
 }
 
@@ -251,7 +251,7 @@ impl Folding<'_> {
         self.brought.extend(items);
     }
 
-    /// Whether an item is there under its name, with the rows that are said of it.
+    /// Whether an item is there under its name, with as many rows as `item` states.
     fn look_up(&self, item: &ItemMask, pages: &dyn PageLoader) -> Result<()> {
         let is_gone = || conflict("a block whose rows are to be deleted is not there any more");
         let rows = match self.brought.get(&item.name) {
@@ -290,7 +290,7 @@ impl Folding<'_> {
         self.masks.of_item(name).map_or(0, MaskList::rows)
     }
 
-    /// The same of all items of a run.
+    /// Takes away the masks of all items of a run; returns how many rows they hide.
     fn take_run(&mut self, run: &ItemRun) -> u64 {
         if Rule::MasksGo.is_kept() {
             return self.masks.take_run(run);

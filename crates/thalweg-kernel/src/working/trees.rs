@@ -1,4 +1,4 @@
-//! What commits do to the trees of tables, and to what the indexes among them cover.
+//! The changes that commits make to the trees of tables, and to the coverage of the indexes among them.
 //!
 //! Invariants
 //! - All sections of a commit together make one change of each tree. It is tried before anything of the commit is written or
@@ -19,7 +19,7 @@ use crate::rules::Rule;
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What a commit does to one tree.
+/// The changes that a commit makes to one tree.
 pub(super) struct TreeChange<E> {
     table: TableId,
     order: u32,
@@ -50,7 +50,7 @@ impl<E> TreeChanges<E> {
 }
 
 impl<E: Borrow<Entry>> TreeChanges<E> {
-    /// One for each tree; items all of whose rows are hidden leave theirs.
+    /// The changes, one for each tree; items all of whose rows are hidden leave theirs.
     #[inline]
     pub(super) fn one_per_tree(mut self, hidden: &[Hidden]) -> Vec<TreeChange<E>> {
         if self.0.is_empty() && hidden.is_empty() {
@@ -135,7 +135,7 @@ fn fold<'a>(changes: &'a [Change], hidden: &[Hidden]) -> Vec<TreeChange<&'a Entr
 
 impl Working {
     /// Whether what the changes of a commit do to each tree can be done. A page that cannot be read refuses a new commit, and
-    /// says nothing about one of the log: what needs it is put off when it is applied.
+    /// proves nothing about one of the log: what needs it is put off when it is applied.
     pub(super) fn check_trees(
         &self,
         changes: &[Change],
@@ -311,11 +311,11 @@ fn rows_in(items: &[Entry]) -> u64 {
         .fold(0, |sum, item| sum.saturating_add(item.rows))
 }
 
-/// What indexes cover.
+/// The coverage of indexes.
 impl Working {
-    /// What a section that adds to an order does to coverage: new rows without entries lower it, ranges that it lists are
-    /// complete from now on. A commit whose sections add rows, one of them `complete` for an index, does not lower that one: it is
-    /// noted by [`Self::note_complete`] before any of its sections is applied.
+    /// Applies the effect of a section that adds to an order on coverage: new rows without entries lower it, ranges
+    /// that it lists are complete from now on. A commit whose sections add rows, one of them `complete` for an index, does
+    /// not lower that one: it is noted by [`Self::note_complete`] before any of its sections is applied.
     pub(super) fn apply_coverage(&mut self, commit: CommitNo, head: &AddHead, items: &[Entry]) {
         if head.order != 0 {
             return self.add_coverage(head.table, head.order, &head.coverage);
@@ -419,7 +419,7 @@ struct Recent {
     forgotten_to: CommitNo,
 }
 
-/// One item that came.
+/// An item that came.
 struct Came {
     commit: CommitNo,
     key_min: i64,

@@ -1,4 +1,4 @@
-//! What trees take of files, as of the last checkpoint: brought up to date by the next one.
+//! The uses of files of all trees, as of the last checkpoint: brought up to date by the next one.
 //!
 //! Invariant: no commit counts anything; a checkpoint reads the pages in whose place others have come since the one before it.
 
@@ -10,12 +10,12 @@ use crate::table_state::TableState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Of trees of tables, by order.
+/// Values of trees of tables, by order.
 pub(crate) type OfTrees<T> = BTreeMap<(TableId, u32), T>;
 
 impl Working {
-    /// By how much the uses of each tree that has changed are others than those that are known of it, without the pages that are
-    /// not on disk yet. Those are left out of which nothing is known, or a page cannot be read.
+    /// The differences between the uses of each tree that has changed and those that are known of it, without the pages
+    /// that are not on disk yet. Trees are left out of which nothing is known, or a page cannot be read.
     pub(crate) fn changed_uses(&self, pages: &dyn PageLoader) -> OfTrees<Changes> {
         let places = self.changed_trees.iter();
         let changed = places.filter_map(|(id, order)| {
@@ -55,8 +55,8 @@ impl Working {
         }
     }
 
-    /// Removes index pages that are on disk from memory, behind a checkpoint that has stored these uses of the trees that have
-    /// changed.
+    /// Removes index pages that are on disk from memory, after a checkpoint that has stored these uses of the trees
+    /// that have changed.
     pub(crate) fn trim(&mut self, mut uses: OfTrees<Option<Uses>>) {
         for place in std::mem::take(&mut self.changed_trees) {
             let (table, order) = place;

@@ -9,7 +9,7 @@ use thalweg_kernel::index::ItemName;
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
 use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
 
-/// What an edit hides, and the values of the rows.
+/// An edit that hides rows, and the values of these.
 pub struct Found {
     /// The edit.
     pub edit: MaskEdit,

@@ -1,11 +1,11 @@
-//! Repairs where several epochs tell of the same rows, reads fail for good, or what an epoch said is lost.
+//! Repairs where several epochs have the same rows, reads fail for good, or the evidence of an epoch is lost.
 //!
 //! Invariants: those of the stage.
 
 use super::*;
 
 /// Databases whose newest epoch has one checkpoint (or, where blocks were moved, two of the same commit), with commits of all
-/// levels behind it and whatever `live` and the epoch before it look like after a crash.
+/// levels after it and whatever `live` and the epoch before it look like after a crash.
 pub fn of_one_checkpoint() -> Vec<Patient> {
     use Durability::{Disk, Process};
     let mut patients = Vec::new();
@@ -73,7 +73,7 @@ pub fn of_one_checkpoint() -> Vec<Patient> {
     patients
 }
 
-/// The root is lost, and what tells how the log got from an old checkpoint to the only one of the newest epoch: a segment
+/// The root is lost, and what shows how the log got from an old checkpoint to the only one of the newest epoch: a segment
 /// that nobody needed was removed, and an older state of it is back.
 pub fn removed_between() -> RepairStage {
     let sim = SimEnv::new(28);
@@ -121,7 +121,8 @@ pub fn removed_between() -> RepairStage {
     stage
 }
 
-/// A checkpoint that the root names, as a rule the only one of the newest epoch, is damaged, alone or with the frames behind it; or the root is lost.
+/// Damages a checkpoint that the root names, as a rule the only one of the newest epoch, alone or with the frames after
+/// it; or loses the root.
 pub fn damage_only_checkpoint(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
     let root_path = Path::new(DIR).join("root");
@@ -176,8 +177,8 @@ pub fn damage_only_checkpoint(patient: &Patient) -> RepairStage {
 }
 
 /// Reads of the front of each file fail for good, one file and one slot of it after the other: that is no damage. An opening
-/// and a repair end with that error or do without, and change nothing that they could not read; but a slot of the root, without which
-/// nothing is lost, is written anew.
+/// and a repair end with that error or do without, and change nothing that they could not read; but a slot of the root, without
+/// which nothing is lost, is written anew.
 pub fn fail_reads(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
     let parts = [0..4096_u64, 4096..8192];

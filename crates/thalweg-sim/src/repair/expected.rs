@@ -14,7 +14,7 @@ use thalweg_kernel::repair::RenamedTable;
 use thalweg_kernel::verify::Damage;
 use thalweg_kernel::{CommitNo, NAME_LIMIT_BYTES};
 
-/// Which table it was that a commit has made: names are given again.
+/// The number of a table that a commit has made: names are given again.
 type Made = usize;
 
 /// The tables that all commits make but those that are given up.
@@ -165,7 +165,7 @@ fn folded(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// The characters of a name that leave room for a number behind it, and the number.
+/// The characters of a name that leave room for a number after it, and the number.
 fn numbered(name: &str, number: u32) -> String {
     let suffix = format!(" ({number})");
     let mut numbered = String::new();

@@ -67,7 +67,7 @@ pub fn damage_frames_of(patient: &Patient) -> Vec<(SimEnv, String)> {
         for second in &frames[nth..] {
             let image = patient.image();
             for (path, at) in BTreeSet::from([first, second]) {
-                // In its head, so that nothing tells what it has changed.
+                // In its head, so that nothing shows what it has changed.
                 image
                     .overwrite_file(path, at + 20, &[0x5A])
                     .expect("a segment");

@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// A closed database whose blocks were merged, with more behind them.
+/// A closed database whose blocks were merged, with more after them.
 pub fn merged() -> Patient {
     let sim = SimEnv::new(25);
     let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
@@ -18,7 +18,7 @@ pub fn merged() -> Patient {
     Patient::of("merged", &db, image, true, true)
 }
 
-/// A page of the index is lost, and the frame that brought its blocks: but a merge behind the checkpoint has their rows.
+/// A page of the index is lost, and the frame that brought its blocks: but a merge after the checkpoint has their rows.
 pub fn merged_behind_a_lost_page() -> RepairStage {
     let sim = SimEnv::new(26);
     let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
@@ -51,8 +51,8 @@ pub fn merged_behind_a_lost_page() -> RepairStage {
     })
 }
 
-/// A page of the index is lost that leads to a fragment with copies of blocks, and the frame that brought the copies; the blocks are
-/// still there. A merge behind the checkpoint takes the copies out by the key of the first.
+/// A page of the index is lost that leads to a fragment with copies of blocks, and the frame that brought the copies; the
+/// blocks are still there. A merge after the checkpoint takes the copies out by the key of the first.
 pub fn merged_copies_behind_a_lost_page() -> RepairStage {
     let sim = SimEnv::new(31);
     let mut db = Driver::start(&sim, Shape::new(1 << 15, 8), false);
@@ -112,7 +112,7 @@ fn places_of<'a>(path: &'a Path, bytes: &[u8], magic: &[u8]) -> Vec<FilePlace<'a
     found.map(|(at, _)| (path, at as u64)).collect()
 }
 
-/// Damages each page of the index that lies in a segment: the frames that brought its blocks tell of them.
+/// Damages each page of the index that lies in a segment: the frames that brought its blocks name them.
 pub fn damage_pages(patient: &Patient) -> RepairStage {
     let mut stage = RepairStage::default();
     for page in &patient.pages {

@@ -1,7 +1,8 @@
 //! Repairs of damaged databases that have a slot of their root less, for once or for good.
 //!
 //! Invariants: those of the stage; a slot whose read fails once changes nothing. One that is lost costs no row that is known to be
-//! stored, for the log has the checkpoints as well; behind that it may have been all that told a damaged log from a torn one.
+//! stored, for the log has the checkpoints as well; beyond those rows it may have been the only proof that a log is damaged
+//! and not torn.
 
 use super::*;
 
@@ -122,8 +123,8 @@ fn repair_with_loss(
     let found = rows_of(&patient.shape, image, false)?;
     patient.check_explained(&repaired, &found)?;
     let count = |contents: &Contents| contents.values().map(Vec::len).sum::<usize>();
-    // A table that is there for a drop that was given up is no gain. Of an epoch that only a lost slot says has begun it is not
-    // known whether it has.
+    // A table that is there for a drop that was given up is no gain. Whether an epoch has begun that only a lost slot
+    // names is not known.
     let is_comparable = patient.surely_proven == patient.commit
         && found.keys().eq(want.keys())
         && is_of_one_epoch(&patient.sim);
@@ -159,7 +160,7 @@ fn is_block(patient: &Patient, lost: &Damage) -> bool {
     })
 }
 
-/// A check of a database says that it could not read a slot.
+/// Checks that the check of a database reports that it could not read a slot.
 fn check_told(patient: &Patient, image: &SimEnv) -> Result<(), Violation> {
     let Ok(toy) = patient.shape.open_read_only(&image.env()) else {
         return Ok(());

@@ -300,7 +300,7 @@ fn a_dimension_has_no_values_besides() {
     builder.add_chunk(3, Role::Values, &chunk).unwrap();
     let block = builder.finish((0, 0), vec![]).unwrap();
     let mut bytes = block.bytes;
-    // The column of the only chunk behind header and grid.
+    // The column of the only chunk after header and grid.
     bytes[137] = 2;
     let (bytes, address) = resealed(bytes, block.entry.address);
     let error = BlockHead::parse(&bytes, &address).unwrap_err();

@@ -93,7 +93,7 @@ fn a_list_has_these_bytes() {
         // One null.
         "01",
         "01",
-        // Second block: key +10, span 3, same commit and one more, next ordinal, same file, right behind the first.
+        // Second block: key +10, span 3, same commit and one more, next ordinal, same file, right after the first.
         "00",
         "03",
         "14",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) enum Op {
     /// Blocks of one commit: key, span, value, columns.
     Insert(Vec<(i64, u32, i64, usize)>),
-    /// Blocks behind everything so far, as a stream in order writes them.
+    /// Blocks after everything so far, as a stream in order writes them.
     Append(usize),
     /// A fragment of blocks that have no commit of their own.
     Fragment(Vec<(i64, u32, i64, usize)>),
@@ -46,7 +46,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is in the table: items as they were inserted, and the blocks below each.
+/// The content of the table: items as they were inserted, and the blocks below each.
 #[derive(Clone, Default)]
 pub(super) struct Model(pub(super) BTreeMap<EntryKey, (Entry, Vec<Entry>)>);
 

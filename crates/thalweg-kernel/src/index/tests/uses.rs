@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Follows a tree: what is known of it when it was looked at last.
+/// Follows a tree: its uses as they were last known.
 #[derive(Default)]
 struct Followed(Option<Arc<KnownUses>>);
 

@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..60)
 }
 
-/// What is hidden, as rows of items and of parts; and blocks that are hidden as a whole.
+/// The hidden rows of items and of parts, and blocks that are hidden as a whole.
 #[derive(Clone, Default, PartialEq)]
 struct Model {
     items: BTreeMap<u8, BTreeSet<u32>>,
@@ -94,7 +94,7 @@ impl Model {
     }
 }
 
-/// An edit of these rows of an item; `newly` as the model says.
+/// An edit of these rows of an item; `newly` as in the model.
 fn mask_of(item: u8, masks: MaskList, newly: u64) -> ItemMask {
     ItemMask {
         name: name(item),

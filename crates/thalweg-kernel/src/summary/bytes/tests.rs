@@ -99,7 +99,7 @@ fn of(values: &[Vec<u8>]) -> Option<ByteBounds> {
     ByteBounds::of_values(values.iter().map(Vec::as_slice))
 }
 
-/// What the bounds of a block say of its values.
+/// Checks the bounds of a block against its values.
 fn check(bounds: &ByteBounds, values: &[Vec<u8>]) {
     let (smallest, largest) = (values.iter().min().unwrap(), values.iter().max().unwrap());
     let (low, low_is_exact) = bounds.low();
