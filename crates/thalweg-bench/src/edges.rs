@@ -23,10 +23,7 @@ fn schema(columns: usize) -> Schema {
 }
 
 fn create(engine: &Engine, name: &str, columns: usize) -> Table {
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts");
     let table = engine.create_table(name, &schema(columns), &options);
     table.expect("a new table")
 }

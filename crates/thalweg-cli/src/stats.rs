@@ -41,7 +41,7 @@ fn batch_of(tables: &[TableView]) -> Result<RecordBatch, Failure> {
     };
     let time = |of: fn(&TableStats) -> Option<i64>| -> ArrayRef {
         let texts = tables.iter().zip(&stats).map(|(table, stats)| {
-            let has_times = table.definition().time_column().is_some();
+            let has_times = table.definition().order_column().is_some();
             of(stats)
                 .filter(|_| has_times)
                 .map(|key| time_text(table, key))
@@ -71,7 +71,7 @@ fn batch_of(tables: &[TableView]) -> Result<RecordBatch, Failure> {
 
 /// An order key as users know it: a time, or the number of a row in a table without one.
 pub(crate) fn time_text(table: &TableView, key: i64) -> String {
-    match table.definition().time_column() {
+    match table.definition().order_column() {
         Some(time) => key_to_text(&time.data_type, key),
         None => key.to_string(),
     }

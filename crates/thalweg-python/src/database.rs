@@ -20,8 +20,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg::{
-    CreateOptions, Durability, Error, ErrorKind, ExtraTable, Layout, Params, Prepared, QueryResult,
-    SummaryOption, fold_name, several_statements,
+    CreateOptions, Durability, Error, ErrorKind, ExtraTable, Layouts, Params, Prepared,
+    QueryResult, SummaryOption, fold_name, several_statements,
 };
 
 /// Opens the database in the directory `path`, making it if it is missing; ":memory:", or no path, is a new one in memory.
@@ -184,7 +184,7 @@ impl PyDatabase {
         options: &CreateOptions,
     ) -> PyResult<PyTable> {
         let db = self.handle.open()?;
-        let schema = with_times(nullable(&rows.schema()), options.time.as_deref());
+        let schema = with_times(nullable(&rows.schema()), options.get("time"));
         let new = py
             .detach(|| db.begin_table(name, &schema, options))
             .or_raise()?;
@@ -234,34 +234,39 @@ impl PyDatabase {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyTable> {
         let name = text("name", name)?;
-        let layout = optional_text("layout", layout)?.map(Layout::parse);
-        let layout = layout.transpose().or_raise()?.unwrap_or(Layout::Stream);
-        // An option that only another layout has is named only if the layout could have it.
-        if layout == Layout::Stream {
-            refuse_options(options)?;
-        }
-        let mut options = CreateOptions {
-            layout,
-            time: optional_text("time", time)?.map(str::to_owned),
-            split: self::split(split)?,
-            block_rows: whole_number("block_rows", block_rows)?,
+        let mut create = CreateOptions {
+            layout: optional_text("layout", layout)?.map(str::to_owned),
             summaries: summaries
                 .map(summary_option)
                 .transpose()?
                 .unwrap_or_default(),
+            ..CreateOptions::default()
         };
+        let time = optional_text("time", time)?;
+        if let Some(split) = self::split(split)? {
+            create = create.with("split", split);
+        }
+        if let Some(rows) = whole_number::<u32>("block_rows", block_rows)? {
+            create = create.with("block_rows", rows);
+        }
+        let mut options = with_options(create, options)?;
         let db = self.handle.open()?;
-        match columns_or_rows(schema, options.time.as_deref())? {
+        options.layout_of(&Layouts::default()).or_raise()?;
+        match columns_or_rows(schema, time)? {
             Given::Columns(schema) => {
-                options.time = options.time.filter(|time| !time.is_empty());
+                if let Some(time) = time.filter(|time| !time.is_empty()) {
+                    options = options.with("time", time);
+                }
                 let table = py
                     .detach(|| db.create_table(name, &schema, &options))
                     .or_raise()?;
                 Ok(PyTable::new(Arc::clone(&self.handle), table))
             }
             Given::Rows(rows) => {
-                let is_found = options.time.is_none() && rows.time.is_some();
-                options.time = rows.time;
+                let is_found = time.is_none() && rows.time.is_some();
+                if let Some(time) = rows.time {
+                    options = options.with("time", time);
+                }
                 let made = self.create_filled(py, name, rows.input, &options);
                 made.map_err(|error| match error.value(py).to_string() {
                     message if is_found && message.ends_with(TIME_IS_NULL) => {
@@ -462,16 +467,19 @@ impl PyDatabase {
     }
 }
 
-/// Options by name that no signature lists.
-fn refuse_options(options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-    let Some(options) = options else {
-        return Ok(());
-    };
-    for name in options.keys() {
-        let name: String = name.extract()?;
-        CreateOptions::from_pairs([(name, "")]).or_raise()?;
+/// With options that no signature lists: those of layouts. The items of a list are written in a row, with commas between them.
+fn with_options(
+    mut create: CreateOptions,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<CreateOptions> {
+    for (name, value) in options.into_iter().flatten() {
+        let value = match value.extract::<Vec<String>>() {
+            Ok(items) => items.join(", "),
+            Err(_) => value.str()?.to_string(),
+        };
+        create = create.with(&name.extract::<String>()?, value);
     }
-    Ok(())
+    Ok(create)
 }
 
 fn summary_option(given: &Bound<'_, PyAny>) -> PyResult<SummaryOption> {

@@ -105,7 +105,7 @@ fn as_statement(
     // On lines of its own, so that a comment at its end is one.
     let filter = scan.filter.iter().map(|filter| format!("(\n{filter}\n)"));
     let mut conditions: Vec<String> = filter.collect();
-    let time = definition.time_column();
+    let time = definition.order_column();
     if scan.keys.is_empty() {
         conditions.push("false".to_owned());
     } else if let Some(column) = time {
@@ -234,7 +234,7 @@ fn add_box(
         return Err(raise(ErrorKind::Invalid, message));
     };
     if definition
-        .time_column()
+        .order_column()
         .is_some_and(|time| time.id == column.id)
     {
         scan.keys = scan
@@ -260,7 +260,7 @@ fn keys(
 ) -> PyResult<KeyRange> {
     let start = start.map_or(Ok(None), |given| bound("start", given.as_borrowed()))?;
     let end = end.map_or(Ok(None), |given| bound("end", given.as_borrowed()))?;
-    match definition.time_column() {
+    match definition.order_column() {
         Some(column) => key_range(&column.data_type, start, end)
             .map(KeyRange::from)
             .or_raise(),

@@ -118,7 +118,7 @@ impl PyTable {
                 None => self.append_input(py, Input::Batch(exported.into_batch(py)?)),
             };
         }
-        let time = definition.time_column().map(|column| column.name.as_str());
+        let time = definition.order_column().map(|column| column.name.as_str());
         let Some(input) = input::read_any(data, &schema, time)? else {
             let message = format!(
                 "table \"{}\": append takes Arrow, pandas, polars, a dict of arrays, or rows as dicts or tuples, not {}; for single \
@@ -233,7 +233,7 @@ impl PyTable {
     fn tail(&self, py: Python<'_>, n: Option<&Bound<'_, PyAny>>) -> PyResult<PyQueryResult> {
         let rows = whole_number("n", n)?;
         let (db, table) = (self.db.open()?, self.open()?);
-        if table.definition().time_column().is_none() {
+        if table.definition().order_column().is_none() {
             let message = "tail needs a time column, as create_table(..., time=\"ts\") and WITH (time = 'ts') name one; the table orders rows by arrival";
             return Err(raise(ErrorKind::Invalid, message));
         }
@@ -298,7 +298,7 @@ impl PyTable {
         let view = py.detach(|| table.view()).or_raise()?;
         let stats = py.detach(|| view.stats()).or_raise()?;
         let definition = view.definition();
-        let time = definition.time_column();
+        let time = definition.order_column();
         let shown = PyDict::new(py);
         shown.set_item("name", view.name())?;
         shown.set_item("layout", definition.layout().name())?;

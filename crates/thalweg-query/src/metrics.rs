@@ -65,7 +65,7 @@ pub(crate) fn write_keys(
     view: &TableView,
     keys: KeyRange,
 ) -> fmt::Result {
-    let Some(time) = view.definition().time_column() else {
+    let Some(time) = view.definition().order_column() else {
         return Ok(());
     };
     if keys.is_empty() {

@@ -74,7 +74,7 @@ impl TableScan {
         let plan = plan.build().map_err(from_datafusion)?;
         let in_order = shape_of(&plan) != Shape::Any;
         let mut plan = LogicalPlanBuilder::new(plan);
-        if let Some(time) = definition.time_position().filter(|_| !in_order) {
+        if let Some(time) = definition.order_position().filter(|_| !in_order) {
             // Left out again where the operators keep the order.
             let time = column(&name, &definition, time).sort(true, false);
             plan = plan.sort([time]).map_err(from_datafusion)?;

@@ -214,7 +214,7 @@ fn properties(
     partitions: usize,
 ) -> Arc<PlanProperties> {
     let mut equivalences = EquivalenceProperties::new(Arc::clone(schema));
-    if let Some(time) = view.definition().time_column()
+    if let Some(time) = view.definition().order_column()
         && let Ok(position) = schema.index_of(&time.name)
     {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(&time.name, position));
@@ -387,7 +387,7 @@ impl ExecutionPlan for TableScanExec {
         &self,
         order: &[PhysicalSortExpr],
     ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        let ([wanted], Some(time)) = (order, self.view.definition().time_column()) else {
+        let ([wanted], Some(time)) = (order, self.view.definition().order_column()) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
         let is_time = wanted

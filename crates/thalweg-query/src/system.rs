@@ -114,7 +114,7 @@ fn tables(view: &DatabaseView) -> Result<RecordBatch> {
             "time",
             of_view(&|view| {
                 view.definition()
-                    .time_column()
+                    .order_column()
                     .map(|column| column.name.clone())
             }),
         ),
@@ -131,6 +131,6 @@ fn tables(view: &DatabaseView) -> Result<RecordBatch> {
 }
 
 fn show(view: &TableView, key: Option<i64>) -> Option<String> {
-    let time = view.definition().time_column()?;
+    let time = view.definition().order_column()?;
     key.map(|key| key_to_text(&time.data_type, key))
 }

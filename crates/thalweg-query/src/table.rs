@@ -69,7 +69,7 @@ impl StoredTable {
     }
 
     fn time(&self) -> Option<TimeColumn<'_>> {
-        let column = self.definition.time_column()?;
+        let column = self.definition.order_column()?;
         Some(TimeColumn {
             name: &column.name,
             data_type: &column.data_type,

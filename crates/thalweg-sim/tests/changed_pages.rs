@@ -184,11 +184,7 @@ fn create(engine: &Engine) -> Table {
         Field::new("at", DataType::Int64, false),
         Field::new("name", DataType::Utf8, false),
     ]);
-    let create = CreateOptions {
-        time: Some("at".to_owned()),
-        block_rows: Some(64),
-        ..CreateOptions::default()
-    };
+    let create = CreateOptions::stream("at").with("block_rows", 64);
     engine.create_table("t", &schema, &create).unwrap()
 }
 

@@ -96,11 +96,7 @@ fn database(seed: u64, is_closed: bool) -> SimEnv {
         Field::new("flag", DataType::Boolean, true),
         Field::new("price", DataType::Decimal128(20, 3), false),
     ]);
-    let create = CreateOptions {
-        time: Some("ts".to_owned()),
-        block_rows: Some(64),
-        ..CreateOptions::default()
-    };
+    let create = CreateOptions::stream("ts").with("block_rows", 64);
     let table = engine.create_table("t", &schema, &create).unwrap();
     let mut append = |times: Vec<i64>| {
         let batch = rows(&schema, times.into_iter(), &mut dice);

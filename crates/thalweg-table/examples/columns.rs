@@ -26,7 +26,7 @@ use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::index::Address;
 use thalweg_kernel::store::Store;
 use thalweg_table::{
-    BlockDecoder, BlockEncoder, CreateOptions, RowWriter, TableDefinition, Value, conform,
+    BlockDecoder, BlockEncoder, CreateOptions, Layouts, RowWriter, TableDefinition, Value, conform,
     decode_rows, encode_rows, order_keys,
 };
 
@@ -93,7 +93,9 @@ fn table(columns: Vec<(&str, ArrayRef)>) -> (TableDefinition, RecordBatch) {
         .iter()
         .map(|(name, array)| Field::new(*name, array.data_type().clone(), *name != "ts"));
     let schema = Schema::new(fields.collect::<Vec<_>>());
-    let definition = TableDefinition::create(&schema, &CreateOptions::stream("ts")).unwrap();
+    let definition =
+        TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))
+            .unwrap();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::clone(definition.schema()), arrays).unwrap();
     (definition, batch)
@@ -334,7 +336,9 @@ fn measure_puts() {
         false,
     );
     let schema = Schema::new(std::iter::once(ts).chain(fields).collect::<Vec<_>>());
-    let definition = TableDefinition::create(&schema, &CreateOptions::stream("ts")).unwrap();
+    let definition =
+        TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))
+            .unwrap();
     let writer = RowWriter::new(&definition).unwrap();
     let mut values = [Value::Float(1.5); 9];
     let mut buffer = Vec::with_capacity(128 * ROWS);

@@ -114,10 +114,7 @@ impl Bench {
     fn table(&self) -> Result<Table> {
         remove(&self.env, &self.directory);
         let engine = Engine::open(self.env.clone(), &self.directory, EngineOptions::default())?;
-        let options = CreateOptions {
-            time: Some("ts".to_owned()),
-            ..CreateOptions::default()
-        };
+        let options = CreateOptions::stream("ts");
         let table = engine.create_table("t", &schema(), &options)?;
         let starts = (0..self.rows).step_by(BATCH_ROWS);
         let batches = starts.map(|first| {

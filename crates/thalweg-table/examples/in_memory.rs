@@ -48,10 +48,7 @@ struct Bench {
 impl Bench {
     fn create(&self, name: &str) -> Result<Table> {
         let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
-        let options = CreateOptions {
-            time: Some("ts".to_owned()),
-            ..CreateOptions::default()
-        };
+        let options = CreateOptions::stream("ts");
         self.engine.create_table(name, &schema, &options)
     }
 

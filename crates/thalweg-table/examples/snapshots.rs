@@ -18,10 +18,7 @@ fn main() -> Result<()> {
     let snapshots: u32 = snapshots.unwrap_or(2_000_000);
     let engine = Engine::in_memory(EngineOptions::default())?;
     let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts");
     engine
         .create_table("t", &schema, &options)?
         .put(&[Value::Int(1)], None)?;

@@ -14,8 +14,8 @@ use thalweg_codec::Level;
 use thalweg_env::Env;
 use thalweg_kernel::TableId;
 use thalweg_table::{
-    BlockEncoder, CreateOptions, Engine, EngineOptions, ScanRequest, Table, TableDefinition,
-    order_keys,
+    BlockEncoder, CreateOptions, Engine, EngineOptions, Layouts, ScanRequest, Table,
+    TableDefinition, order_keys,
 };
 
 const BATCH_ROWS: usize = 65_536;
@@ -169,7 +169,9 @@ impl Column {
     /// Encodes blocks and nothing else; returns their bytes.
     fn encode(&self) -> usize {
         let schema = self.batches[0].schema();
-        let definition = TableDefinition::create(&schema, &CreateOptions::stream("ts")).unwrap();
+        let definition =
+            TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))
+                .unwrap();
         let mut encoder = BlockEncoder::new(Level::Fast);
         let mut bytes = 0;
         let mut blocks = Vec::new();

@@ -27,8 +27,8 @@ use thalweg_kernel::block::{
 use thalweg_kernel::index::Address;
 use thalweg_kernel::store::Store;
 use thalweg_table::{
-    BlockEncoder, BlockRegion, CreateOptions, RegionReader, Strided, TableDefinition, ValueDecoder,
-    order_keys,
+    BlockEncoder, BlockRegion, CreateOptions, Layouts, RegionReader, Strided, TableDefinition,
+    ValueDecoder, order_keys,
 };
 
 const TABLE: TableId = TableId(1);
@@ -90,7 +90,12 @@ fn sensors() -> TableDefinition {
         fields.push(Field::new(name, DataType::Float64, false));
     }
     fields.push(Field::new("status", DataType::Int16, false));
-    TableDefinition::create(&Schema::new(fields), &CreateOptions::stream("ts")).unwrap()
+    TableDefinition::create(
+        &Layouts::default(),
+        &Schema::new(fields),
+        &CreateOptions::stream("ts"),
+    )
+    .unwrap()
 }
 
 fn spec(positions: usize, layout: u8) -> BlockSpec {
@@ -166,7 +171,9 @@ fn mixed(rows: usize) -> (TableDefinition, RecordBatch) {
         .iter()
         .map(|(name, array)| Field::new(*name, array.data_type().clone(), *name != "ts"));
     let schema = Schema::new(fields.collect::<Vec<_>>());
-    let definition = TableDefinition::create(&schema, &CreateOptions::stream("ts")).unwrap();
+    let definition =
+        TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))
+            .unwrap();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::clone(definition.schema()), arrays).unwrap();
     (definition, batch)

@@ -7,11 +7,11 @@
 
 use crate::deleted_rows::{Block, step_into};
 use crate::error::invalid;
-use crate::merge::Sorted;
 use crate::order::gallop;
 use crate::pool::Ticket;
 use crate::range::KeyRange;
 use crate::reader::Reader;
+use crate::scan::merge::Sorted;
 use crate::scan::{Counter, ScanMetrics};
 use crate::summarise::{summarise, summary_kind};
 use crate::table::TableView;

@@ -36,7 +36,7 @@ impl Engine {
     ) -> Result<Table> {
         check_table_name(name)?;
         let durability = self.options().durability;
-        let definition = definition_of_new(name, schema, options)?;
+        let definition = self.definition_of_new(name, schema, options)?;
         let created = self.commit_table(name, &definition, durability)?;
         let table = named(&self.newest()?, name).ok();
         match table.filter(|table| table.created == created) {
@@ -52,7 +52,7 @@ impl Engine {
     /// As there, but for `NotFound` of the new table.
     pub fn add_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<()> {
         check_table_name(name)?;
-        let definition = definition_of_new(name, schema, options)?;
+        let definition = self.definition_of_new(name, schema, options)?;
         self.commit_table(name, &definition, self.options().durability)
             .map(|_| ())
     }
@@ -68,7 +68,7 @@ impl Engine {
         options: &CreateOptions,
     ) -> Result<NewTable> {
         check_table_name(name)?;
-        let definition = definition_of_new(name, schema, options)?;
+        let definition = self.definition_of_new(name, schema, options)?;
         if let Some(taken) = self.newest()?.table_named(name) {
             return Err(name_is_taken(&taken.name));
         }
@@ -190,6 +190,16 @@ impl Engine {
 }
 
 impl Engine {
+    fn definition_of_new(
+        &self,
+        name: &str,
+        schema: &Schema,
+        options: &CreateOptions,
+    ) -> Result<TableDefinition> {
+        TableDefinition::create(&self.options().layouts, schema, options)
+            .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))
+    }
+
     fn maintain_named(&self, name: &str) -> Result<Maintained> {
         match self.table(name).and_then(|table| table.maintain()) {
             // Dropped meanwhile.
@@ -225,15 +235,6 @@ impl Engine {
 fn check_table_name(name: &str) -> Result<()> {
     check_name("table", name)?;
     check_is_no_system_table(name)
-}
-
-fn definition_of_new(
-    name: &str,
-    schema: &Schema,
-    options: &CreateOptions,
-) -> Result<TableDefinition> {
-    TableDefinition::create(schema, options)
-        .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {

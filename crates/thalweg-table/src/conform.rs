@@ -196,11 +196,8 @@ fn null_refused(
         .find(|&row| array.is_null(row))
         .unwrap_or(0);
     let row = before + row as u64;
-    let why = if definition.time() == Some(column.id) {
-        "the time column"
-    } else {
-        "the column"
-    };
+    let role = { definition.position(column.id) }.and_then(|at| definition.arrangement().role(at));
+    let why = role.unwrap_or("the column");
     schema(format!(
         "column \"{}\": row {row} is null, and {why} may not be null",
         column.name

@@ -5,6 +5,7 @@
 //! many tables are used once.
 
 use crate::definition::TableDefinition;
+use crate::layouts::Layouts;
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -25,6 +26,7 @@ pub(crate) struct Definitions {
     /// By where the encoded bytes lie in memory. The kernel shares those of equal definitions, so this finds the one of any
     /// number of tables without reading it.
     kept: Cache<Place, Kept, Weigh>,
+    layouts: Layouts,
     parsed: Mutex<Parsed>,
 }
 
@@ -54,17 +56,17 @@ struct Parsed {
     sweep_at: usize,
 }
 
-impl Default for Definitions {
-    fn default() -> Self {
+impl Definitions {
+    /// Definitions of tables in these layouts.
+    pub(crate) fn new(layouts: Layouts) -> Self {
         let items = usize::try_from(KEPT_BYTES / USUAL_BYTES).unwrap_or(usize::MAX);
         Self {
             kept: Cache::with_weighter(items, KEPT_BYTES, Weigh),
+            layouts,
             parsed: Mutex::default(),
         }
     }
-}
 
-impl Definitions {
     /// The definition of a table in one of its states.
     pub(crate) fn of(&self, table: &TableState) -> Result<Arc<TableDefinition>> {
         let encoded = &table.definition;
@@ -72,7 +74,7 @@ impl Definitions {
         if let Some(kept) = self.kept.get(&place) {
             return Ok(kept.definition);
         }
-        let definition = self.parsed.lock().of(encoded)?;
+        let definition = self.parsed.lock().of(&self.layouts, encoded)?;
         let kept = Kept {
             encoded: encoded.clone(),
             definition: Arc::clone(&definition),
@@ -83,11 +85,11 @@ impl Definitions {
 }
 
 impl Parsed {
-    fn of(&mut self, encoded: &Bytes) -> Result<Arc<TableDefinition>> {
+    fn of(&mut self, layouts: &Layouts, encoded: &Bytes) -> Result<Arc<TableDefinition>> {
         if let Some(known) = self.by_bytes.get(encoded).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let parsed = Arc::new(TableDefinition::decode(encoded)?);
+        let parsed = Arc::new(TableDefinition::decode(layouts, encoded)?);
         if self.by_bytes.len() >= self.sweep_at.max(LEAST_SWEPT) {
             self.by_bytes.retain(|_, parsed| parsed.strong_count() > 0);
             self.sweep_at = self.by_bytes.len() * 2;

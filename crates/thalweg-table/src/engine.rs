@@ -7,8 +7,9 @@ use crate::closed::Closed;
 use crate::column::Encoders;
 use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
+use crate::layouts::Layouts;
+use crate::maintain::raw_sizes::RawSizes;
 use crate::pool::Pool;
-use crate::raw_sizes::RawSizes;
 use crate::table_turns::{AllTurns, TableTurns};
 use crate::turns::Turns;
 use std::collections::HashMap;
@@ -50,6 +51,8 @@ pub struct EngineOptions {
     pub append_limits: AppendLimits,
     /// About so many rows are put in order by one commit of [`Engine::maintain`].
     pub maintain_rows: u64,
+    /// What tables can be.
+    pub layouts: Layouts,
 }
 
 /// Sizes from which an append takes another way into the database.
@@ -95,6 +98,7 @@ impl Default for EngineOptions {
             background: kernel.background,
             append_limits: AppendLimits::default(),
             maintain_rows: 4 << 20,
+            layouts: Layouts::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::definitions::Definitions;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::invalid;
 use crate::pool::Pool;
-use crate::stream::StreamEncoder;
+use crate::row_encoder::OpenRowEncoder;
 use crate::unlisted;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Engine {
             threads: threads(&options)?,
             ..options
         };
-        let definitions = Arc::new(Definitions::default());
+        let definitions = Arc::new(Definitions::new(options.layouts.clone()));
         // The thread that asks for rows or blocks works as well.
         let helpers = if options.background {
             options.threads - 1
@@ -46,7 +46,7 @@ impl Engine {
         };
         let pool = Arc::new(Pool::new(env.clone(), helpers));
         let closed = Closed::new(env.owner());
-        let encoder = Arc::new(StreamEncoder::new(Arc::clone(&definitions)));
+        let encoder = Arc::new(OpenRowEncoder::new(Arc::clone(&definitions)));
         let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
         let is_writer = kernel.is_writer();
         let engine = Self::new(kernel, options, definitions, pool, closed);

@@ -2,13 +2,15 @@
 //!
 //! Invariants: an option is known by one name in SQL, Python and here; an unknown one is an error that lists the known.
 
-use crate::definition::{Layout, Summaries, TableDefinition};
+use crate::definition::{Columns, Summaries};
 use crate::error::invalid;
+use crate::layout::Layout;
+use crate::layouts::Layouts;
 use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
-/// The options of this version, in the order that messages list them.
-const KNOWN: [&str; 5] = ["layout", "time", "split", "block_rows", "summaries"];
+/// The options of all layouts.
+const COMMON: [&str; 2] = ["layout", "summaries"];
 /// Options of layouts and indexes that this version does not offer: asking for one is no typing mistake.
 const LATER: [&str; 11] = [
     "index",
@@ -27,14 +29,10 @@ const LATER: [&str; 11] = [
 /// The options of `create_table` and `WITH (...)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// The layout.
-    pub layout: Layout,
-    /// The name of the time column; `None` orders rows by arrival.
-    pub time: Option<String>,
-    /// Regular cuts, as "1 day".
-    pub split: Option<String>,
-    /// Rows of a full block; 4,096 by default.
-    pub block_rows: Option<u32>,
+    /// The name of the layout; `None` is "stream".
+    pub layout: Option<String>,
+    /// The options of the layout, by name and as users write them: the layout checks them.
+    pub layout_options: Vec<(String, String)>,
     /// Which columns blocks are summarised by.
     pub summaries: SummaryOption,
 }
@@ -42,7 +40,7 @@ pub struct CreateOptions {
 /// Which columns blocks are summarised by, as users say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SummaryOption {
-    /// All columns of a table of up to 64, else the time column alone.
+    /// All columns of a table of up to 64, else those alone that keys are worked out from.
     #[default]
     Auto,
     /// All columns.
@@ -56,16 +54,42 @@ pub enum SummaryOption {
 impl CreateOptions {
     /// A stream ordered by the column `time`.
     pub fn stream(time: impl Into<String>) -> Self {
-        Self {
-            time: Some(time.into()),
-            ..Self::default()
-        }
+        Self::default().with("time", time.into())
     }
 
-    /// Options as SQL's `WITH (name = 'value', ...)` gives them; names in any case.
+    /// These and an option of the layout, in the place of an earlier one of its name.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.layout_options.retain(|(given, _)| given != name);
+        self.layout_options
+            .push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The value of an option of the layout, if it was given.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.layout_options.iter().find(|(given, _)| given == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The layout that they are for, one of these.
     ///
     /// # Errors
-    /// For unknown and repeated options and values that make no sense.
+    /// When there is no such layout, or an option is not one that it has. What the values say is checked when the table is made.
+    pub fn layout_of(&self, layouts: &Layouts) -> Result<&'static dyn Layout> {
+        let layout = match &self.layout {
+            Some(name) => layouts.named(name)?,
+            None => layouts.usual(),
+        };
+        check_names(layout, &self.layout_options)?;
+        Ok(layout)
+    }
+
+    /// Options as SQL and the command line give them: names and texts.
+    ///
+    /// # Errors
+    /// For an option that is given twice. Others are checked when the table is made.
     pub fn from_pairs<N: AsRef<str>, V: AsRef<str>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self> {
@@ -76,39 +100,35 @@ impl CreateOptions {
             if seen.contains(&name) {
                 return Err(invalid(format!("the option \"{name}\" is given twice")));
             }
-            options.set(&name, value)?;
+            match name.as_str() {
+                "layout" => options.layout = Some(value.to_owned()),
+                "summaries" => options.summaries = SummaryOption::parse(value),
+                _ => options = options.with(&name, value),
+            }
             seen.push(name);
         }
         Ok(options)
     }
+}
 
-    fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        match name {
-            "layout" => self.layout = Layout::parse(value)?,
-            "time" => self.time = Some(value.to_owned()),
-            "split" => self.split = Some(value.to_owned()),
-            "block_rows" => {
-                let rows = value.replace('_', "").parse();
-                self.block_rows =
-                    Some(rows.map_err(|_| {
-                        invalid(format!("block_rows is \"{value}\", not a number"))
-                    })?);
-            }
-            "summaries" => self.summaries = SummaryOption::parse(value),
-            other if LATER.contains(&other) => {
-                let message = format!("the option \"{other}\" is not offered by this version");
-                return Err(Error::new(ErrorKind::Unsupported, message));
-            }
-            other => {
-                let known = KNOWN.join(", ");
-                return Err(invalid(format!(
-                    "there is no option \"{other}\"; {}the options are {known}",
-                    did_you_mean(other, KNOWN)
-                )));
-            }
-        }
-        Ok(())
+/// # Errors
+/// For options that a layout does not have.
+fn check_names(layout: &dyn Layout, given: &[(String, String)]) -> Result<()> {
+    let own = layout.option_names();
+    let Some((name, _)) = { given.iter() }.find(|(name, _)| !own.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    if LATER.contains(&name.as_str()) {
+        let message = format!("the option \"{name}\" is not offered by this version");
+        return Err(Error::new(ErrorKind::Unsupported, message));
     }
+    let [first, rest @ ..] = COMMON;
+    let all: Vec<&str> = [first].iter().chain(own).copied().chain(rest).collect();
+    Err(invalid(format!(
+        "there is no option \"{name}\"; {}the options are {}",
+        did_you_mean(name, all.iter().copied()),
+        all.join(", ")
+    )))
 }
 
 impl SummaryOption {
@@ -123,16 +143,16 @@ impl SummaryOption {
     }
 
     /// Names become ids.
-    pub(crate) fn resolve(&self, definition: &TableDefinition) -> Result<Summaries> {
+    pub(crate) fn resolve(&self, columns: &Columns) -> Result<Summaries> {
         Ok(match self {
             Self::Auto => Summaries::Auto,
             Self::All => Summaries::All,
             Self::None => Summaries::None,
             Self::Columns(names) => {
                 let id = |name: &String| {
-                    definition
+                    columns
                         .position_named(name)
-                        .map(|at| definition.columns()[at].id)
+                        .map(|at| columns.as_slice()[at].id)
                 };
                 let mut ids = names.iter().map(id).collect::<Result<Vec<_>>>()?;
                 ids.sort_unstable();

@@ -12,17 +12,16 @@ use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
 use crate::definition::TableDefinition;
 use crate::deleted_rows::{Block, DeletedRows, push_open_rows};
 use crate::error::{damaged, invalid};
-use crate::merge::{Arrival, Sorted};
 use crate::nans::{with_one_nan, with_one_nan_in};
 use crate::order::sorted_batch;
 use crate::pool::Spare;
 use crate::range::KeyRange;
 use crate::rows::RowsDecoder;
+use crate::scan::merge::{Arrival, Sorted};
 use crate::scan::{Counter, ScanMetrics};
 use crate::schema::element_type;
 use crate::table::TableView;
-use crate::time::order_keys;
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use std::ops::Range;
@@ -337,22 +336,18 @@ impl Reader {
         block: &mut BlockReader<'_>,
         entry: &Entry,
     ) -> Result<(ScalarBuffer<i64>, Range<usize>)> {
-        let keys = match self.definition.time() {
-            Some(time) => {
-                let mut decoder = self
-                    .key_decoders
-                    .take(|| BlockDecoder::new(&self.definition, Some(&[time])))?;
-                decoder.reserve(to_usize(entry.rows));
-                let all = 0..block.head().rows();
-                decoder.push_parts(block, std::slice::from_ref(&all))?;
-                self.metrics
-                    .add(Counter::bytes_read, decoder.take_read_bytes());
-                let keys = order_keys(decoder.finish()?.column(0))?;
-                self.key_decoders.give(decoder);
-                keys
-            }
-            None => zeros(to_usize(entry.rows)),
-        };
+        let mut decoder = self
+            .key_decoders
+            .take(|| BlockDecoder::new(&self.definition, Some(self.definition.key_ids())))?;
+        decoder.reserve(to_usize(entry.rows));
+        let all = 0..block.head().rows();
+        decoder.push_parts(block, std::slice::from_ref(&all))?;
+        self.metrics
+            .add(Counter::bytes_read, decoder.take_read_bytes());
+        let batch = decoder.finish()?;
+        self.key_decoders.give(decoder);
+        let arrangement = self.definition.arrangement();
+        let keys = arrangement.keys(batch.columns(), batch.num_rows())?;
         let rows = if entry.sorted {
             self.keys.positions(&keys)
         } else {
@@ -382,14 +377,14 @@ impl Reader {
     /// that each has one place in the order of arrival.
     pub(crate) fn open_rows(&self) -> Result<Vec<Sorted>> {
         let table = &self.snapshot;
-        let time = self.definition.time();
         let mut ids = self.ids.clone();
-        let key_column = time.map(|time| {
-            ids.iter().position(|id| *id == time).unwrap_or_else(|| {
-                ids.push(time);
+        let key_columns = self.definition.key_ids().iter().map(|key_id| {
+            ids.iter().position(|id| id == key_id).unwrap_or_else(|| {
+                ids.push(*key_id);
                 ids.len() - 1
             })
         });
+        let key_columns: Vec<usize> = key_columns.collect();
         let mut number = 0;
         let mut sections: Vec<Sorted> = Vec::new();
         let mut section: Option<OpenSection> = None;
@@ -408,7 +403,7 @@ impl Reader {
             if section.as_ref().is_some_and(|last| last.number != number)
                 && let Some(section) = section.take()
             {
-                sections.push(self.open_section(section, key_column)?);
+                sections.push(self.open_section(section, &key_columns)?);
             }
             let section = match &mut section {
                 Some(section) => section,
@@ -422,18 +417,18 @@ impl Reader {
             push_open_rows(table, open, &mut section.decoder, &mut section.deleted)?;
         }
         if let Some(section) = section {
-            sections.push(self.open_section(section, key_column)?);
+            sections.push(self.open_section(section, &key_columns)?);
         }
         sections.retain(|section| !section.keys.is_empty());
         Ok(sections)
     }
 
-    fn open_section(&self, mut section: OpenSection, key_column: Option<usize>) -> Result<Sorted> {
+    fn open_section(&self, mut section: OpenSection, key_columns: &[usize]) -> Result<Sorted> {
         let batch = section.deleted.taken_out_of(section.decoder.finish()?)?;
-        let keys = match key_column {
-            Some(column) => order_keys(batch.column(column))?,
-            None => zeros(batch.num_rows()),
-        };
+        let of_keys = key_columns.iter().map(|at| Arc::clone(batch.column(*at)));
+        let of_keys: Vec<ArrayRef> = of_keys.collect();
+        let arrangement = self.definition.arrangement();
+        let keys = arrangement.keys(&of_keys, batch.num_rows())?;
         let (batch, keys) = sorted_batch(batch, keys)?;
         let columns: Vec<usize> = (0..self.ids.len()).collect();
         let batch = self.trim_batch(&keys, &batch).project(&columns);
@@ -541,21 +536,5 @@ pub(crate) fn arrival(entry: &Entry) -> Arrival {
     Arrival {
         commit: entry.first_commit,
         ordinal: entry.ordinal,
-    }
-}
-
-/// The order keys of a table without a time column: all equal, so that arrival alone orders its rows.
-pub(crate) fn zeros(rows: usize) -> ScalarBuffer<i64> {
-    ScalarBuffer::from(vec![0; rows])
-}
-
-/// The order keys of rows.
-pub(crate) fn keys_of(
-    definition: &TableDefinition,
-    batch: &RecordBatch,
-) -> Result<ScalarBuffer<i64>> {
-    match definition.time_position() {
-        Some(time) => order_keys(batch.column(time)),
-        None => Ok(zeros(batch.num_rows())),
     }
 }

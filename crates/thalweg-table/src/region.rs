@@ -27,7 +27,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_kernel::block::{BlockReader, Grid, MAX_DIMENSIONS, PageSet, Role, StreamedPage};
 use thalweg_kernel::index::Address;
 use thalweg_kernel::store::Store;
-use thalweg_kernel::{Error, Result, TableId};
+use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 
 /// Regions that meet at most so many pages go through the cache of pages.
 const FEW_PAGES: usize = 4;
@@ -63,6 +63,24 @@ pub struct RegionReader {
     spare: Spare<Scratch>,
     /// What keeps the files of the blocks.
     view: Option<TableView>,
+}
+
+impl TableView {
+    /// A reader of regions of its blocks that have a grid.
+    ///
+    /// # Errors
+    /// `Unavailable` once the database was closed; `Unsupported` for a table with deleted rows.
+    pub fn region_reader(&self) -> Result<RegionReader> {
+        self.engine().closed().check()?;
+        if self.snapshot().masks().is_some() {
+            let message = format!(
+                "table \"{}\" has deleted rows: regions of such tables cannot be read yet",
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(RegionReader::of_view(self.clone()))
+    }
 }
 
 impl std::fmt::Debug for RegionReader {

@@ -78,6 +78,17 @@ impl std::fmt::Debug for RowReader {
     }
 }
 
+impl TableView {
+    /// A reader of single rows by their addresses, of the columns at these places of the schema or of all.
+    ///
+    /// # Errors
+    /// `Invalid` for columns that do not exist.
+    pub fn row_reader(&self, projection: Option<&[usize]>) -> Result<RowReader> {
+        self.engine().closed().check()?;
+        RowReader::new(self.clone(), projection)
+    }
+}
+
 impl RowReader {
     /// A reader of the columns at these places of the schema; all of them for `None`.
     ///

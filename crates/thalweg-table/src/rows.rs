@@ -206,7 +206,7 @@ fn put_strings(offsets: &[i32], data: &[u8], nulls: Option<&NullBuffer>, out: &m
 #[derive(Clone, Debug)]
 pub struct RowWriter {
     columns: Vec<(Column, ElementType)>,
-    time_position: Option<usize>,
+    order: Option<usize>,
     /// The head and the tags of a row without nulls, as nearly all are.
     front: Vec<u8>,
 }
@@ -226,7 +226,7 @@ impl RowWriter {
             .map(|column| Ok((column.clone(), element(column)?)));
         let mut writer = Self {
             columns: columns.collect::<Result<_>>()?,
-            time_position: definition.time_position(),
+            order: definition.order_position(),
             front: Vec::new(),
         };
         let mut front = Vec::new();
@@ -262,8 +262,8 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Appends a payload of one row, its values in the order of the schema, and returns the row's order key (0 for a
-    /// table ordered by arrival). On error `out` is as before.
+    /// Appends a payload of one row, its values in the order of the schema, and returns the value of the column that
+    /// orders the rows as their key (0 where none does). On error `out` is as before.
     ///
     /// # Errors
     /// `Schema` when there are too few or too many values or one does not fit its column; `Limit` for a string above
@@ -296,7 +296,7 @@ impl RowWriter {
                 continue;
             }
             let bits = put_value(column, *element, value, out)?;
-            if self.time_position == Some(position) {
+            if self.order == Some(position) {
                 key = if column.data_type == DataType::UInt64 {
                     key_of_u64(bits.cast_unsigned())
                 } else {

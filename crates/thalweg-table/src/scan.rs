@@ -1,5 +1,9 @@
 //! Scans: what is asked for, the batches that come back, and what it took to find them. The same for every layout.
 
+pub(crate) mod merge;
+pub(crate) mod plan;
+pub(crate) mod sweep;
+
 use crate::closed::Closed;
 use crate::definition::TableDefinition;
 use crate::range::{ColumnRange, KeyRange};
@@ -211,6 +215,7 @@ metrics! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layouts::Layouts;
     use crate::options::CreateOptions;
     use arrow_schema::{DataType, Field, Schema};
 
@@ -220,7 +225,9 @@ mod tests {
             Field::new("ts", DataType::Int64, false),
             Field::new("temp", DataType::Float64, true),
         ]);
-        let definition = TableDefinition::create(&schema, &CreateOptions::stream("ts")).unwrap();
+        let definition =
+            TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))
+                .unwrap();
         let table = NamedTable {
             id: 1,
             name: "air".to_owned(),

@@ -447,6 +447,15 @@ fn out_of_domain(data_type: &DataType, value: i128) -> Error {
     )
 }
 
+/// Lengths of time that a split is written in, longest first.
+const LENGTHS: [(&str, i128); 5] = [
+    ("day", DAY_NS),
+    ("hour", DAY_NS / 24),
+    ("minute", DAY_NS / 1_440),
+    ("second", DAY_NS / 86_400),
+    ("nanosecond", 1),
+];
+
 /// Regular cuts of the order key: blocks and fragments never reach across one.
 ///
 /// Cut number `n` holds the keys from `origin + n * every` up to the next cut.
@@ -500,6 +509,23 @@ impl Split {
         Self::new(every, if in_weeks { zero - three_days } else { zero })
     }
 
+    /// The split as users write it for a column of this type: [`Self::parse`] reads it back.
+    pub fn to_text(&self, data_type: &DataType) -> String {
+        let Some(step_ns) = step_ns(data_type) else {
+            return self.every.to_string();
+        };
+        let length_ns = i128::from(self.every) * step_ns;
+        // Weeks begin on Monday, everything else at the epoch.
+        if self.origin != 0 && length_ns % (7 * DAY_NS) == 0 {
+            return counted(length_ns / (7 * DAY_NS), "week");
+        }
+        let fits = LENGTHS.iter().find(|(_, unit_ns)| length_ns % unit_ns == 0);
+        fits.map_or_else(
+            || self.every.to_string(),
+            |(name, unit_ns)| counted(length_ns / unit_ns, name),
+        )
+    }
+
     /// Keys from one cut to the next.
     pub fn every(&self) -> i64 {
         self.every
@@ -539,6 +565,10 @@ impl Split {
             Some(start)
         })
     }
+}
+
+fn counted(count: i128, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A length of time as users write it: "10 minutes", "1 day", "250 ms".
@@ -586,6 +616,24 @@ fn parse_length_ns(text: &str) -> Result<(i128, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn splits_are_written_as_they_are_given() {
+        let (ns, date) = (
+            DataType::Timestamp(TimeUnit::Nanosecond, None),
+            DataType::Date32,
+        );
+        let text = |every, origin, data_type| {
+            let split = Split::new(every, origin).unwrap();
+            let text = split.to_text(data_type);
+            assert_eq!(Split::parse(&text, data_type).unwrap().every(), every);
+            text
+        };
+        assert_eq!(text(86_400_000_000_000, 0, &ns), "1 day");
+        assert_eq!(text(5_400_000_000_000, 0, &ns), "90 minutes");
+        assert_eq!(text(7, -3, &date), "1 week");
+        assert_eq!(text(1_000, 0, &DataType::Int64), "1000");
+    }
 
     #[test]
     fn seconds_are_added_where_there_are_none() {

@@ -33,10 +33,7 @@ fn table() -> Table {
         Field::new("ts", DataType::Int64, false),
         Field::new("number", DataType::Int64, false),
     ]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts");
     engine.create_table("t", &schema, &options).unwrap()
 }
 

@@ -28,10 +28,7 @@ fn create(engine: &Engine) -> Table {
         Field::new("ts", DataType::Int64, false),
         Field::new("value", DataType::Float64, false),
     ]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts");
     engine.create_table("t", &schema, &options).unwrap()
 }
 

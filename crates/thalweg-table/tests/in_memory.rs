@@ -25,10 +25,7 @@ fn resident_bytes() -> u64 {
 
 fn fill(engine: &Engine, name: &str, rows: i64) -> Table {
     let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts");
     let table = engine.create_table(name, &schema, &options).unwrap();
     for row in 0..rows {
         table.put(&[Value::Int(row)], None).unwrap();

@@ -64,12 +64,9 @@ fn an_append_of_more_files_than_a_frame_has_sections_is_one_commit() {
         Field::new("ts", time, false),
         Field::new("v", DataType::Int64, false),
     ]));
-    let options = CreateOptions {
-        time: Some("ts".into()),
-        split: Some("1 hour".into()),
-        block_rows: Some(128),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts")
+        .with("split", "1 hour")
+        .with("block_rows", 128);
     let table = engine.create_table("t", &schema, &options).unwrap();
     let (hours, rows) = (5_000_i64, 150);
     let mut random = fastrand::Rng::with_seed(1);
@@ -95,9 +92,8 @@ fn wide(engine: &Engine, columns: usize) -> Table {
     let mut fields = vec![Field::new("ts", DataType::Int64, false)];
     fields.extend((1..columns).map(|c| Field::new(format!("c{c}"), DataType::Int64, false)));
     let options = CreateOptions {
-        time: Some("ts".into()),
         summaries: SummaryOption::All,
-        ..CreateOptions::default()
+        ..CreateOptions::stream("ts")
     };
     engine
         .create_table("t", &Schema::new(fields), &options)
@@ -184,11 +180,7 @@ fn rows_of_one_commit_that_all_lie_in_splits_of_their_own_become_blocks() {
     let engine = open(&sim, AppendLimits::default());
     let time = DataType::Timestamp(TimeUnit::Second, None);
     let schema = Arc::new(Schema::new(vec![Field::new("ts", time, false)]));
-    let options = CreateOptions {
-        time: Some("ts".into()),
-        split: Some("1 hour".into()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts").with("split", "1 hour");
     let table = engine.create_table("t", &schema, &options).unwrap();
     let rows = 32_000_i64;
     let times = TimestampSecondArray::from_iter_values((0..rows).map(|hour| hour * 3_600));
@@ -294,11 +286,7 @@ fn masks_of_many_blocks_make_room_for_others() {
     const BLOCK_ROWS: i64 = 64;
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
     let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        block_rows: Some(64),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts").with("block_rows", 64);
     let table = engine.create_table("t", &schema, &options).unwrap();
     let other = engine.create_table("other", &schema, &options).unwrap();
     for key in 0..100 {

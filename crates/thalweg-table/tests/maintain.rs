@@ -40,11 +40,7 @@ fn create(engine: &Engine) -> Table {
         Field::new("ts", DataType::Int64, false),
         Field::new("number", DataType::Int64, false),
     ]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        block_rows: Some(128),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts").with("block_rows", 128);
     engine.create_table("t", &schema, &options).unwrap()
 }
 
@@ -625,10 +621,7 @@ fn maintaining_one_table_writes_nothing_of_the_others() {
         Field::new("ts", DataType::Int64, false),
         Field::new("v", DataType::Int64, false),
     ]);
-    let options = CreateOptions {
-        time: Some("ts".to_owned()),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts");
     let create = |n| {
         let name = format!("sensor{n}");
         engine.create_table(&name, &schema, &options).unwrap()

@@ -26,10 +26,7 @@ fn open(sim: &SimEnv) -> Engine {
 fn create(engine: &Engine, time: Option<&str>, more: Vec<Field>) -> Table {
     let first = ["ts", "number"].map(|name| Field::new(name, DataType::Int64, false));
     let fields: Vec<Field> = first.into_iter().chain(more).collect();
-    let options = CreateOptions {
-        time: time.map(ToOwned::to_owned),
-        ..CreateOptions::default()
-    };
+    let options = time.map_or_else(CreateOptions::default, CreateOptions::stream);
     let schema = Schema::new(fields);
     engine.create_table("t", &schema, &options).unwrap()
 }
@@ -144,10 +141,7 @@ fn short_blocks_are_packed_up_to_the_pages_of_a_block() {
     let flag = |place| Field::new(format!("c{place}"), DataType::Boolean, true);
     let first = ["ts", "number"].map(|name| Field::new(name, DataType::Int64, false));
     let fields: Vec<Field> = first.into_iter().chain((0..2_700).map(flag)).collect();
-    let options = CreateOptions {
-        block_rows: Some(1 << 20),
-        ..CreateOptions::stream("ts")
-    };
+    let options = CreateOptions::stream("ts").with("block_rows", 1 << 20);
     let table = engine
         .create_table("t", &Schema::new(fields), &options)
         .unwrap();
@@ -258,10 +252,7 @@ fn rows_that_are_filled_in_newest_first_fill_blocks() {
     };
     let engine = Engine::in_memory(options).unwrap();
     let fields = ["ts", "number"].map(|name| Field::new(name, DataType::Int64, false));
-    let options = CreateOptions {
-        block_rows: Some(64),
-        ..CreateOptions::stream("ts")
-    };
+    let options = CreateOptions::stream("ts").with("block_rows", 64);
     let schema = Schema::new(fields.to_vec());
     let table = engine.create_table("t", &schema, &options).unwrap();
     for number in 0..TIMES * APPENDS {

@@ -167,7 +167,7 @@ impl Database {
     ///
     /// let db = Database::open(":memory:")?;
     /// let schema = schema_of_names([("ts", "timestamp"), ("host", "varchar"), ("sys", "double")])?;
-    /// let options = CreateOptions { split: Some("1 day".into()), ..CreateOptions::stream("ts") };
+    /// let options = CreateOptions::stream("ts").with("split", "1 day");
     /// let cpu = db.create_table("cpu", &schema, &options)?;
     /// assert_eq!(cpu.schema().fields().len(), 3);
     /// # Ok(())

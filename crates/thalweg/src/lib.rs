@@ -45,7 +45,7 @@ pub use arrow_schema;
 pub use database::{Database, DatabaseBuilder};
 pub use thalweg_kernel::repair::{RenamedTable, RepairReport};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
-pub use thalweg_table::definition::DEFAULT_BLOCK_ROWS;
+pub use thalweg_table::layout::DEFAULT_BLOCK_ROWS;
 pub use thalweg_table::schema::{
     check_name, fold_name, parse_type, schema_of_names, shown_type, sql_type_name, type_name,
 };
@@ -55,7 +55,7 @@ pub use thalweg_table::time::{
 };
 pub use thalweg_table::{
     AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions,
-    DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layout, Maintained, NewTable,
+    DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layouts, Maintained, NewTable,
     Result, Scan, ScanMetrics, ScanRequest, SummaryKind, SummaryOption, Table, TableDefinition,
     TableStats, TableView, Value, ValueRange,
 };

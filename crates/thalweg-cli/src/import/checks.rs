@@ -9,9 +9,8 @@ use super::infer::Inference;
 use super::times::ORDERS;
 use crate::arguments::{ColumnType, ImportOptions};
 use crate::failure::Failure;
-use crate::schema::split_text;
 use arrow_schema::{DataType, Field};
-use thalweg::{CreateOptions, Table, fold_name};
+use thalweg::{CreateOptions, Layouts, Table, fold_name};
 
 /// Where the column is that orders the new table.
 pub(super) fn time_place(
@@ -60,13 +59,15 @@ pub(super) fn create_options(options: &ImportOptions) -> Result<CreateOptions, F
     let given = given
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    Ok(CreateOptions::from_pairs(given)?)
+    let options = CreateOptions::from_pairs(given)?;
+    options.layout_of(&Layouts::default())?;
+    Ok(options)
 }
 
 /// A table that is there already keeps its definition: what contradicts it is a mistake.
 pub(super) fn check_options(table: &Table, options: &ImportOptions) -> Result<(), Failure> {
     let definition = table.definition();
-    let time = definition.time_column().map(|time| time.name.clone());
+    let time = definition.order_column().map(|time| time.name.clone());
     if let Some(wanted) = &options.time
         && options.time_place(time.as_slice()).is_none()
     {
@@ -76,7 +77,6 @@ pub(super) fn check_options(table: &Table, options: &ImportOptions) -> Result<()
             table.name()
         )));
     }
-    create_options(options)?;
     let differs = |option: &str, is: &str, wanted: &str| {
         Err(Failure::usage(format!(
             "table \"{}\" exists and its {option} is {is}, not {wanted}",
@@ -89,14 +89,14 @@ pub(super) fn check_options(table: &Table, options: &ImportOptions) -> Result<()
     {
         return differs("layout", layout, wanted);
     }
-    let split = definition
-        .split()
-        .zip(definition.time_column())
-        .map(|(split, time)| split_text(split.every(), split.origin(), &time.data_type));
+    create_options(options)?;
+    let own = definition.layout_options();
+    let split = own.iter().find(|(name, _)| *name == "split");
+    let split = split.map(|(_, split)| split.as_str());
     if let Some(wanted) = &options.split
-        && !same_span(wanted, split.as_deref())
+        && !same_span(wanted, split)
     {
-        return differs("split", split.as_deref().unwrap_or("none"), wanted);
+        return differs("split", split.unwrap_or("none"), wanted);
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub(super) fn fields_of(
     table: &str,
 ) -> Result<Vec<Field>, Failure> {
     let refuse = |message: String| Failure::Engine(Error::new(ErrorKind::Schema, message));
-    let with_time = definition.time_column().map_or_else(String::new, |time| {
+    let with_time = definition.order_column().map_or_else(String::new, |time| {
         format!(" WITH (time = '{}')", time.name)
     });
     let has_none = names

@@ -26,7 +26,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use thalweg::{CreateOptions, Database, Error, ErrorKind, NewTable, Table, fold_name};
+use thalweg::{Database, Error, ErrorKind, NewTable, Table, fold_name};
 
 /// Rows from which types are inferred, at most.
 const SAMPLE_ROWS: usize = 100_000;
@@ -137,9 +137,9 @@ impl<'a> Job<'a> {
         };
         let (mut plan, mut inference, mut sample) = self.plan(existing.as_ref(), listening)?;
         let time = self.options.time_place(&plan.names);
-        let create = create.map(|create| CreateOptions {
-            time: time.map(|time| plan.names[time].clone()),
-            ..create
+        let create = create.map(|create| match time {
+            Some(time) => create.with("time", &plan.names[time]),
+            None => create,
         });
         loop {
             // Dropped by an attempt that fails; nobody sees it before it has its rows.
@@ -584,7 +584,7 @@ impl<'a> Job<'a> {
         let definition = table.map(Table::definition);
         let time_column = definition
             .as_ref()
-            .and_then(|definition| definition.time_column());
+            .and_then(|definition| definition.order_column());
         let mut rejected = RejectedValues::default();
         // The engine takes its own errors only; others wait here until it has given up.
         let (mut failure, mut misfit) = (None, None);

@@ -437,7 +437,7 @@ fn what_cannot_be_imported_is_told_and_stores_nothing() {
         (
             "ts,v\n1,1\n",
             "t.csv",
-            &["--layout", "points", "--dimensions", "ts,v"],
+            &["--dimensions", "ts,v"],
             "not offered",
         ),
     ] {

@@ -37,7 +37,7 @@ pub(crate) fn wants_rows_in_time(aggregate: &Aggregate) -> bool {
 fn has_time(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => {
-            StoredTable::of(scan).is_some_and(|table| table.definition().time_column().is_some())
+            StoredTable::of(scan).is_some_and(|table| table.definition().order_column().is_some())
         }
         LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) => {
             plan.inputs().into_iter().all(has_time)
@@ -106,7 +106,7 @@ fn time_of(plan: &LogicalPlan) -> Option<Column> {
     match plan {
         LogicalPlan::TableScan(scan) => {
             let table = StoredTable::of(scan)?;
-            let time = &table.definition().time_column()?.name;
+            let time = &table.definition().order_column()?.name;
             let column = Column::new(Some(scan.table_name.clone()), time);
             plan.schema().has_column(&column).then_some(column)
         }

@@ -80,7 +80,7 @@ impl AggregateNode {
         let table = Arc::new(StoredTable::of(scan)?);
         let definition = table.definition();
         let time = definition
-            .time_column()
+            .order_column()
             .map(|column| (column.name.clone(), column.data_type.clone()));
         let time = time
             .as_ref()
@@ -116,7 +116,7 @@ impl AggregateNode {
 
     /// The constants that the time column itself is compared with, without a cast of either.
     pub(crate) fn plain_constants(&self) -> impl Iterator<Item = &Expr> {
-        let time = self.table.definition().time_column();
+        let time = self.table.definition().order_column();
         let type_of_time = time.map(|column| column.data_type.clone());
         self.constants().filter(move |constant| {
             type_of_time.is_some() && constant_type(constant) == type_of_time

@@ -55,7 +55,7 @@ impl ExtensionPlanner for AggregatePlanner {
             return Ok(None);
         };
         let view = StatementTables::of(session)?.view_of(&node.table)?;
-        let keys = match node.table.definition().time_column() {
+        let keys = match node.table.definition().order_column() {
             Some(time) => keys_of(&node.conditions, &time.data_type)?,
             None => thalweg_table::KeyRange::ALL,
         };

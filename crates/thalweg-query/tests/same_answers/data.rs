@@ -185,10 +185,7 @@ impl Pair {
     pub(crate) fn new(seed: u64) -> Self {
         let rng = &mut Rng::with_seed(seed);
         let engine = Engine::in_memory(EngineOptions::default()).unwrap();
-        let options = CreateOptions {
-            block_rows: Some(256),
-            ..CreateOptions::stream("ts")
-        };
+        let options = CreateOptions::stream("ts").with("block_rows", 256);
         let table = engine.create_table("t", &schema(), &options).unwrap();
         let mut all = Vec::new();
         let mut next_ms = START_MS;

@@ -4,13 +4,12 @@ use super::filter::Filter;
 use super::with_number;
 use super::zones::{LEAST_PAGES, ZoneEncoder};
 use crate::assemble::fixed_values;
-use crate::definition::{Column, Layout, TableDefinition};
+use crate::definition::{Column, TableDefinition};
 use crate::error::{invalid, limit, schema};
 use crate::order::is_ascending;
 use crate::pool::Spare;
 use crate::schema::element_type;
 use crate::summarise::{byte_bounds, byte_parts, summarise_pages, summary_kind};
-use crate::time::order_keys;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, MutableBuffer, NullBuffer};
@@ -168,14 +167,14 @@ impl BlockEncoder {
             .map_err(|_| limit("a block of more than 4,294,967,295 rows"))?;
         let spec = BlockSpec {
             table,
-            layout: layout_byte(definition.layout()),
+            layout: definition.layout().number(),
             level: 0,
             order: ROWS_ORDER,
             positions: rows,
             rows,
             key: 0,
             sorted: true,
-            implicit_key: definition.time().is_none(),
+            implicit_key: definition.key_ids().is_empty(),
         };
         let mut builder = BlockBuilder::new(spec, chunks_of(batch));
         let mut summaries = SummaryList::default();
@@ -185,7 +184,7 @@ impl BlockEncoder {
             let wants = Wants {
                 summary: definition.is_summarised(position),
                 zones: definition.is_summarised(position)
-                    && definition.time_position() != Some(position),
+                    && definition.order_position() != Some(position),
                 filter: self.filters.binary_search(&column.id).is_ok(),
             };
             let summary = self.encode_column(column, array, wants, &mut builder);
@@ -381,16 +380,6 @@ fn fits_one_block(batch: &RecordBatch, filters: usize) -> bool {
     raw_bytes(batch) <= MAX_RAW_BYTES && (pages == 1 || entries <= MAX_PAGE_ENTRIES)
 }
 
-/// How blocks name the layout that wrote them.
-fn layout_byte(layout: Layout) -> u8 {
-    match layout {
-        Layout::Stream => 1,
-        Layout::Points => 2,
-        Layout::Series => 3,
-        Layout::Array => 4,
-    }
-}
-
 /// What the rows take in memory, nearly: bits and validity are left out.
 pub(crate) fn raw_bytes(batch: &RecordBatch) -> usize {
     let column = |array: &ArrayRef| {
@@ -420,12 +409,12 @@ fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i6
     if !matching {
         return Err(invalid("the batch does not have the schema of the table"));
     }
-    if let Some(time) = definition.time_position() {
-        let edge = |row: usize| order_keys(&batch.column(time).slice(row, 1)).map(|keys| keys[0]);
+    if !definition.key_ids().is_empty() {
+        let edge = |row: usize| definition.keys_of(&batch.slice(row, 1)).map(|keys| keys[0]);
         assert_eq!(
             (edge(0)?, edge(batch.num_rows() - 1)?),
             keys,
-            "the order keys of the time column"
+            "the order keys of the rows"
         );
     }
     Ok(())

@@ -3,29 +3,25 @@
 //! Invariants: columns are numbered from 1 in the order of the schema; what cannot be stored is refused with what to do
 //! instead.
 
-use super::{Column, DEFAULT_BLOCK_ROWS, Layout, Parts, Summaries, TableDefinition};
-use crate::error::{invalid, limit, schema};
+use super::TableDefinition;
+use super::columns::{Column, Columns};
+use crate::error::{limit, schema};
+use crate::layout::LayoutOptions;
+use crate::layouts::Layouts;
 use crate::options::CreateOptions;
 use crate::schema::{MAX_COLUMNS, shown_type, stored_type};
-use crate::time::{Split, orders_rows};
 use arrow_array::timezone::Tz;
 use arrow_schema::{DataType, Field, Schema};
-use thalweg_kernel::{Error, ErrorKind, Result};
+use thalweg_kernel::Result;
 
 impl TableDefinition {
-    /// The definition of a new table with the columns of `schema`.
+    /// The definition of a new table with the columns of `schema`, in one of these layouts.
     ///
     /// # Errors
-    /// When a name or type cannot be stored, the time column does not exist or cannot order rows, or the layout is not
-    /// offered by this version.
-    pub fn create(schema: &Schema, options: &CreateOptions) -> Result<Self> {
-        if options.layout != Layout::Stream {
-            let message = format!(
-                "the layout \"{}\" is not offered by this version; use \"stream\"",
-                options.layout.name()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+    /// When a name or type cannot be stored, the layout or an option is not offered by this version, or the columns do not suit
+    /// the layout.
+    pub fn create(layouts: &Layouts, schema: &Schema, options: &CreateOptions) -> Result<Self> {
+        let layout = options.layout_of(layouts)?;
         if schema.fields().len() > MAX_COLUMNS {
             return Err(limit(format!(
                 "a table has at most {MAX_COLUMNS} columns, not {}",
@@ -36,44 +32,12 @@ impl TableDefinition {
             .zip(schema.fields())
             .map(|(id, field)| new_column(id, field))
             .collect::<Result<Vec<_>>>()?;
-        let next_column_id = columns.last().map_or(1, |column| column.id + 1);
-        let parts = Parts {
-            layout: options.layout,
-            time: None,
-            split: None,
-            block_rows: options.block_rows.unwrap_or(DEFAULT_BLOCK_ROWS),
-            summaries: Summaries::Auto,
-            columns,
-            next_column_id,
-        };
-        let mut definition = Self::check(parts)?;
-        if let Some(time) = &options.time {
-            definition.set_time(time)?;
-        }
-        if let Some(split) = &options.split {
-            let time = definition.time_column();
-            let time =
-                time.ok_or_else(|| invalid("split needs a time column: give time as well"))?;
-            definition.split = Some(Split::parse(split, &time.data_type)?);
-        }
-        definition.summaries = options.summaries.resolve(&definition)?;
-        Self::check(definition.into_parts())
-    }
-
-    fn set_time(&mut self, name: &str) -> Result<()> {
-        let position = self.position_named(name)?;
-        let column = &mut self.columns[position];
-        if !orders_rows(&column.data_type) {
-            return Err(schema(format!(
-                "the time column \"{}\" is of type {}; it must be an integer, date or timestamp",
-                column.name,
-                shown_type(&column.data_type)
-            )));
-        }
-        column.nullable = false;
-        self.time = Some(column.id);
-        self.time_position = Some(position);
-        Ok(())
+        let next_id = columns.last().map_or(1, |column| column.id + 1);
+        let mut columns = Columns::new(columns, next_id)?;
+        let given = LayoutOptions::new(&options.layout_options);
+        let arrangement = layout.arrange(&given, &mut columns)?;
+        let summaries = options.summaries.resolve(&columns)?;
+        Self::new(columns, arrangement, summaries)
     }
 }
 

@@ -1,14 +1,16 @@
 //! The stored form of a definition: JSON (`docs/format/definition.md`).
 //!
-//! Invariants: all fields are always written, in the order of the page. What the page does not list is of a newer version,
-//! and unsupported; what it lists and this version does not offer is unsupported too, and never read by half.
+//! Invariants: all fields are always written, in the order of the page. What the page lists and this version does not offer is
+//! unsupported, and never read by half. What the layout stores is read by the layout.
 
-use super::{Column, Layout, Parts, Summaries};
+use super::columns::{Column, Columns};
+use super::{Summaries, TableDefinition};
+use crate::json::{self, damaged, newer};
+use crate::layouts::Layouts;
 use crate::schema::{parse_type, type_name};
-use crate::time::Split;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt::Display;
+use serde_json::value::RawValue;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The version of the stored form that this code writes, and the only one it reads.
@@ -22,11 +24,11 @@ struct StoredVersion {
     version: u32,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Stored {
+struct Stored {
     version: u32,
-    layout: StoredLayout,
+    layout: Box<RawValue>,
     summaries: Summaries,
     unique: Option<Value>,
     indexes: Vec<Value>,
@@ -36,27 +38,10 @@ pub(super) struct Stored {
     columns: Vec<StoredColumn>,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredLayout {
-    kind: StoredKind,
-    time: Option<u32>,
-    split: Option<StoredSplit>,
-    block_rows: u32,
-}
-
-/// The kinds whose options this version knows.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum StoredKind {
-    Stream,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoredSplit {
-    every: i64,
-    origin: i64,
+/// Only the name of the layout, whatever else is there.
+#[derive(Deserialize)]
+struct StoredKind {
+    kind: String,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -72,109 +57,74 @@ struct StoredColumn {
     codec: Value,
 }
 
-fn damaged(reason: impl Display) -> Error {
-    Error::corruption("table definition", reason)
+/// The stored form of a definition.
+pub(super) fn write(definition: &TableDefinition) -> Vec<u8> {
+    #[expect(
+        clippy::expect_used,
+        reason = "arrangements are stored as what serde_json wrote"
+    )]
+    let layout = RawValue::from_string(definition.arrangement.stored()).expect("it is JSON");
+    let stored = Stored {
+        version: VERSION,
+        layout,
+        summaries: definition.summaries.clone(),
+        unique: None,
+        indexes: Vec::new(),
+        filters: Vec::new(),
+        retention: None,
+        next_column_id: definition.columns.next_id(),
+        columns: definition.columns().iter().map(StoredColumn::of).collect(),
+    };
+    json::write(&stored).into_bytes()
 }
 
-fn newer(what: impl Display) -> Error {
-    let message = format!(
-        "the table definition has {what}, which this version of Thalweg does not offer: open the database with a newer one"
-    );
-    Error::new(ErrorKind::Unsupported, message)
+/// Reads what [`write()`] wrote, for the layouts of a database.
+pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
+    let text = std::str::from_utf8(bytes).map_err(damaged)?;
+    let version: StoredVersion = serde_json::from_str(text).map_err(damaged)?;
+    if version.version != VERSION {
+        let message = format!(
+            "the table definition has version {}; this version of Thalweg reads version {VERSION}",
+            version.version
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let stored: Stored = json::read(text)?;
+    let unoffered = [
+        ("unique columns", stored.unique.is_some()),
+        ("indexes", !stored.indexes.is_empty()),
+        ("filters", !stored.filters.is_empty()),
+        ("retention", stored.retention.is_some()),
+    ];
+    if let Some((what, _)) = unoffered.into_iter().find(|(_, is_there)| *is_there) {
+        return Err(newer(what));
+    }
+    let columns = stored.columns.into_iter().map(StoredColumn::into_column);
+    let columns = columns.collect::<Result<_>>()?;
+    let columns = Columns::new(columns, stored.next_column_id).map_err(damaged)?;
+    let layout = stored.layout.get();
+    let StoredKind { kind } = serde_json::from_str(layout).map_err(damaged)?;
+    let known = layouts.stored(&kind);
+    let known = known.ok_or_else(|| newer(format_args!("the layout \"{kind}\"")))?;
+    let arrangement = known.read(layout, &columns).map_err(as_damage)?;
+    TableDefinition::new(columns, arrangement, stored.summaries).map_err(damaged)
 }
 
-/// What a field, kind or word that is not listed leads to, and what does not fit the page.
-fn classified(error: &serde_json::Error) -> Error {
-    let text = error.to_string();
-    let is_unknown = ["unknown field", "unknown variant"]
-        .iter()
-        .any(|start| text.starts_with(start));
-    if is_unknown {
-        newer(format_args!("an {text}"))
-    } else {
-        damaged(text)
-    }
-}
-
-impl Stored {
-    pub(super) fn of(parts: Parts) -> Self {
-        debug_assert_eq!(parts.layout, Layout::Stream, "no other layout is made");
-        let split = parts.split.map(|split| StoredSplit {
-            every: split.every(),
-            origin: split.origin(),
-        });
-        Self {
-            version: VERSION,
-            layout: StoredLayout {
-                kind: StoredKind::Stream,
-                time: parts.time,
-                split,
-                block_rows: parts.block_rows,
-            },
-            summaries: parts.summaries,
-            unique: None,
-            indexes: Vec::new(),
-            filters: Vec::new(),
-            retention: None,
-            next_column_id: parts.next_column_id,
-            columns: parts.columns.into_iter().map(StoredColumn::of).collect(),
-        }
-    }
-
-    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
-        let version: StoredVersion = serde_json::from_slice(bytes).map_err(damaged)?;
-        if version.version != VERSION {
-            let message = format!(
-                "the table definition has version {}; this version of Thalweg reads version {VERSION}",
-                version.version
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        serde_json::from_slice(bytes).map_err(|error| classified(&error))
-    }
-
-    pub(super) fn into_parts(self) -> Result<Parts> {
-        let unoffered = [
-            ("unique columns", self.unique.is_some()),
-            ("indexes", !self.indexes.is_empty()),
-            ("filters", !self.filters.is_empty()),
-            ("retention", self.retention.is_some()),
-        ];
-        if let Some((what, _)) = unoffered.into_iter().find(|(_, is_there)| *is_there) {
-            return Err(newer(what));
-        }
-        let layout = self.layout;
-        let split = layout
-            .split
-            .map(|split| Split::new(split.every, split.origin));
-        let columns = self.columns.into_iter().map(StoredColumn::into_column);
-        Ok(Parts {
-            layout: match layout.kind {
-                StoredKind::Stream => Layout::Stream,
-            },
-            time: layout.time,
-            split: split.transpose().map_err(damaged)?,
-            block_rows: layout.block_rows,
-            summaries: self.summaries,
-            columns: columns.collect::<Result<_>>()?,
-            next_column_id: self.next_column_id,
-        })
+/// What no version writes, but for what a newer one does.
+fn as_damage(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::Corruption => error,
+        _ => damaged(error),
     }
 }
 
 impl StoredColumn {
-    fn of(column: Column) -> Self {
-        let Column {
-            id,
-            name,
-            data_type,
-            nullable,
-        } = column;
+    fn of(column: &Column) -> Self {
         Self {
-            id,
-            name,
-            type_name: type_name(&data_type),
-            nullable,
+            id: column.id,
+            name: column.name.clone(),
+            type_name: type_name(&column.data_type),
+            nullable: column.nullable,
             default: None,
             fill: None,
             codec: Value::from(CODEC_AUTO),

@@ -1,4 +1,4 @@
-//! The model of a stream, and random operations on both.
+//! The model of a table, and random operations on both.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
@@ -6,6 +6,10 @@
 )]
 
 mod deletes;
+#[path = "../layouts/mod.rs"]
+mod layouts;
+
+pub(crate) use layouts::Order;
 
 use arrow_array::builder::{
     BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder,
@@ -20,8 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
-    AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, CreateOptions, Durability,
-    Engine, EngineOptions, KeyRange, Maintained, ScanRequest, Table, TableView, Value, ValueRange,
+    AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, Durability, Engine,
+    EngineOptions, KeyRange, Maintained, ScanRequest, Table, TableView, Value, ValueRange,
 };
 
 /// Sequences of all tests together.
@@ -156,23 +160,27 @@ pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<
     prop::collection::vec(both, 1..most / 5).prop_map(|pieces| pieces.concat())
 }
 
-/// The rows of a stream in order of arrival.
+/// The rows of a table in order of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) rows: Vec<Row>,
-    ordered: bool,
+    order: Order,
 }
 
 impl Model {
-    pub(crate) fn new(ordered: bool) -> Self {
+    pub(crate) fn new(order: Order) -> Self {
         Self {
             rows: Vec::new(),
-            ordered,
+            order,
         }
     }
 
     fn key(&self, row: &Row) -> i64 {
-        if self.ordered { row.ts } else { 0 }
+        match self.order {
+            Order::Time => row.ts,
+            Order::Arrival => 0,
+            Order::Hash => { row.text.as_deref() }.map_or(0, |text| layouts::hash(text.as_bytes())),
+        }
     }
 
     fn sorted(&self, keys: KeyRange) -> Vec<&Row> {
@@ -203,7 +211,7 @@ impl Model {
     }
 }
 
-/// A stream and its model.
+/// A table and its model.
 pub(crate) struct Trial {
     sim: SimEnv,
     engine: Engine,
@@ -239,6 +247,7 @@ fn open(sim: &SimEnv) -> Engine {
         segment_bytes: 256 << 10,
         append_limits,
         maintain_rows: 500,
+        layouts: layouts::known(),
         ..EngineOptions::default()
     };
     Engine::open(sim.env(), Path::new("/db"), options).unwrap()
@@ -248,12 +257,10 @@ impl Trial {
     pub(crate) fn new(model: Model, seed: u64, split: Option<&str>) -> Self {
         let sim = SimEnv::new(seed);
         let engine = open(&sim);
-        let options = CreateOptions {
-            time: model.ordered.then(|| "TS".to_owned()),
-            split: split.map(str::to_owned),
-            block_rows: Some(64),
-            ..CreateOptions::default()
-        };
+        let mut options = model.order.options("TS", "TEXT").with("block_rows", 64);
+        if let Some(split) = split {
+            options = options.with("split", split);
+        }
         let table = engine.create_table("Events", &schema(), &options).unwrap();
         Self {
             sim,
@@ -443,6 +450,7 @@ impl Trial {
                     &self.model,
                     (part(*from.min(to)), part(*from.max(to))),
                 );
+                check_equal(&self.table.view().unwrap(), &self.model);
             }
             Operation::Delete {
                 from,
@@ -611,6 +619,48 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
                 check_value(column, row, *place, expected);
             }
         }
+    }
+}
+
+/// Of the rows with the text of the first one each is found once.
+fn check_equal(view: &TableView, model: &Model) {
+    let Some(text) = { model.rows.iter() }.find_map(|row| row.text.as_deref()) else {
+        return;
+    };
+    let value: Arc<[u8]> = text.as_bytes().into();
+    let request = ScanRequest {
+        projection: Some(vec![1, 3]),
+        ranges: vec![ColumnRange {
+            column: 3,
+            range: ValueRange::Bytes {
+                first: Some(Arc::clone(&value)),
+                last: Some(value),
+                is_open: false,
+            },
+        }],
+        ..ScanRequest::default()
+    };
+    let scan = view.scan(&request).unwrap();
+    let metrics = Arc::clone(scan.metrics());
+    let batches = collect(scan);
+    let mut found = Vec::new();
+    for batch in &batches {
+        let texts = batch.column(1).as_string::<i32>();
+        let with_text = numbers(std::slice::from_ref(batch), 0)
+            .into_iter()
+            .zip(texts);
+        found.extend(
+            with_text.filter_map(|(number, found)| (found == Some(text)).then_some(number)),
+        );
+    }
+    let rows = model.sorted(KeyRange::ALL);
+    let wanted = rows.iter().filter(|row| row.text.as_deref() == Some(text));
+    assert_eq!(found, wanted.map(|row| row.number).collect::<Vec<_>>());
+    if model.order == Order::Hash {
+        let total: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let key = layouts::hash(text.as_bytes());
+        let of_key = rows.iter().filter(|row| model.key(row) == key).count();
+        assert!(total <= of_key, "{total} rows of {of_key}: {metrics:?}");
     }
 }
 

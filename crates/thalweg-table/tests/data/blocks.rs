@@ -18,7 +18,7 @@ use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{DatabaseId, ErrorKind, FileId, TableId};
 use thalweg_table::{
-    BlockDecoder, BlockEncoder, CreateOptions, TableDefinition, ValueRange, decode_block,
+    BlockDecoder, BlockEncoder, CreateOptions, Layouts, TableDefinition, ValueRange, decode_block,
 };
 
 pub(crate) const TABLE: TableId = TableId(7);
@@ -68,7 +68,12 @@ pub(crate) fn encode(
 }
 
 pub(crate) fn define(fields: Vec<Field>) -> TableDefinition {
-    TableDefinition::create(&Schema::new(fields), &CreateOptions::default()).unwrap()
+    TableDefinition::create(
+        &Layouts::default(),
+        &Schema::new(fields),
+        &CreateOptions::default(),
+    )
+    .unwrap()
 }
 
 pub(crate) fn one_column(array: ArrayRef) -> (TableDefinition, RecordBatch) {
@@ -371,7 +376,8 @@ fn blocks_are_read_under_a_later_definition() {
         r#"{"id":4,"name":"u","type":"uint32","nullable":true,"default":null,"fill":null,"codec":"auto"},"#,
         r#"{"id":6,"name":"new","type":"string","nullable":true,"default":null,"fill":null,"codec":"auto"}]}"#
     );
-    let decoded = decode(&TableDefinition::decode(later.as_bytes()).unwrap()).unwrap();
+    let decoded =
+        decode(&TableDefinition::decode(&Layouts::default(), later.as_bytes()).unwrap()).unwrap();
     let range = 1_000..1_200;
     let expected: Vec<ArrayRef> = vec![
         Arc::new(
@@ -403,7 +409,9 @@ fn blocks_are_read_under_a_later_definition() {
             r#""A","type":"int64","nullable":false"#,
         ),
     ] {
-        let other = TableDefinition::decode(later.replacen(from, to, 1).as_bytes()).unwrap();
+        let other =
+            TableDefinition::decode(&Layouts::default(), later.replacen(from, to, 1).as_bytes())
+                .unwrap();
         assert_eq!(decode(&other).unwrap_err().kind(), ErrorKind::Corruption);
     }
 }
@@ -544,7 +552,8 @@ fn rows_of_more_pages_than_a_block_has_become_several() {
     let fields =
         (0..columns).map(|column| Field::new(format!("c{column}"), DataType::Boolean, true));
     let schema = Schema::new(fields.collect::<Vec<_>>());
-    let definition = TableDefinition::create(&schema, &CreateOptions::default()).unwrap();
+    let definition =
+        TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::default()).unwrap();
     let column: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows]));
     let batch = RecordBatch::try_new(Arc::clone(definition.schema()), vec![column; columns]);
     let blocks = encode(&definition, &batch.unwrap(), Level::Fast);

@@ -10,7 +10,7 @@ use thalweg_codec::Level;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
     AggregateRequest, AppendLimits, BlockEncoder, ColumnRange, CreateOptions, Engine,
-    EngineOptions, ScanRequest, SummaryKind, Table, TableDefinition, ValueRange,
+    EngineOptions, Layouts, ScanRequest, SummaryKind, Table, TableDefinition, ValueRange,
 };
 
 fn open(sim: &SimEnv) -> Engine {
@@ -33,11 +33,7 @@ fn table_of(engine: &Engine) -> Table {
         Field::new("name", DataType::Utf8, true),
         Field::new("price", DataType::Decimal128(38, 2), true),
     ];
-    let options = CreateOptions {
-        time: Some("at".into()),
-        block_rows: Some(64),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("at").with("block_rows", 64);
     let schema = Schema::new(fields);
     engine.create_table("t", &schema, &options).unwrap()
 }
@@ -137,7 +133,8 @@ fn strings_are_counted_from_summaries() {
 /// Bounds as the entry of a block has them.
 fn bounds_of(array: ArrayRef) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let schema = Schema::new(vec![Field::new("x", array.data_type().clone(), true)]);
-    let definition = TableDefinition::create(&schema, &CreateOptions::default()).unwrap();
+    let definition =
+        TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::default()).unwrap();
     let batch = RecordBatch::try_new(Arc::clone(definition.schema()), vec![array]).unwrap();
     let mut blocks = Vec::new();
     let table = thalweg_kernel::TableId(1);

@@ -7,10 +7,15 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use half::f16;
 use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind};
-use thalweg_table::{CreateOptions, TableDefinition, conform};
+use thalweg_table::{CreateOptions, Layouts, TableDefinition, conform};
 
 fn table(fields: Vec<Field>) -> TableDefinition {
-    TableDefinition::create(&Schema::new(fields), &CreateOptions::default()).unwrap()
+    TableDefinition::create(
+        &Layouts::default(),
+        &Schema::new(fields),
+        &CreateOptions::default(),
+    )
+    .unwrap()
 }
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -133,6 +138,7 @@ fn columns_that_do_not_match_are_refused() {
         "column \"a\": row 1 is null",
     );
     let times = TableDefinition::create(
+        &Layouts::default(),
         &Schema::new(vec![Field::new("ts", DataType::Int64, true)]),
         &CreateOptions::stream("ts"),
     );

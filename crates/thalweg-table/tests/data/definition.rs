@@ -3,7 +3,7 @@
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use proptest::prelude::*;
 use thalweg_kernel::ErrorKind;
-use thalweg_table::{CreateOptions, Layout, SummaryOption, TableDefinition};
+use thalweg_table::{CreateOptions, Layouts, SummaryOption, TableDefinition};
 
 fn sensor_schema() -> Schema {
     Schema::new(vec![
@@ -19,20 +19,25 @@ fn sensor_schema() -> Schema {
 
 fn sensor_definition() -> TableDefinition {
     let options = CreateOptions {
-        split: Some("1 day".into()),
         summaries: SummaryOption::Columns(vec!["SYS".into(), "ts".into()]),
-        ..CreateOptions::stream("TS")
+        ..CreateOptions::stream("TS").with("split", "1 day")
     };
-    TableDefinition::create(&sensor_schema(), &options).unwrap()
+    TableDefinition::create(&Layouts::default(), &sensor_schema(), &options).unwrap()
 }
 
 #[test]
 fn a_definition_has_what_was_asked_for() {
     let definition = sensor_definition();
-    assert_eq!(definition.layout(), Layout::Stream);
-    assert_eq!(definition.time(), Some(1));
-    assert_eq!(definition.time_position(), Some(0));
-    assert_eq!(definition.split().unwrap().every(), 86_400_000);
+    assert_eq!(definition.layout().name(), "stream");
+    assert_eq!(definition.order_position(), Some(0));
+    let split = definition.arrangement().split().unwrap();
+    assert_eq!(split.every(), 86_400_000);
+    let options = definition.layout_options();
+    let expected = [("time", "ts"), ("split", "1 day")];
+    assert_eq!(
+        options,
+        expected.map(|(name, value)| (name, value.to_owned()))
+    );
     assert_eq!(definition.block_rows(), 4096);
     assert_eq!(definition.next_column_id(), 4);
     let ids = definition
@@ -70,7 +75,7 @@ fn the_stored_form_is_fixed() {
     let definition = sensor_definition();
     assert_eq!(String::from_utf8(definition.encode()).unwrap(), golden);
     assert_eq!(
-        TableDefinition::decode(golden.as_bytes()).unwrap(),
+        TableDefinition::decode(&Layouts::default(), golden.as_bytes()).unwrap(),
         definition
     );
 }
@@ -78,7 +83,11 @@ fn the_stored_form_is_fixed() {
 #[test]
 fn a_stored_form_that_nobody_wrote_is_refused() {
     let good = String::from_utf8(sensor_definition().encode()).unwrap();
-    let kind = |text: &str| TableDefinition::decode(text.as_bytes()).unwrap_err().kind();
+    let kind = |text: &str| {
+        TableDefinition::decode(&Layouts::default(), text.as_bytes())
+            .unwrap_err()
+            .kind()
+    };
     let edits = [
         (r#""time":1"#, r#""time":9"#),
         (r#""time":1"#, r#""time":3"#),
@@ -96,7 +105,10 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
         (r#""nullable":false"#, r#""nullable":true"#),
         (r#""nullable":false"#, r#""nullable":null"#),
         (r#""kind":"stream","#, ""),
-        (r#""layout":{"#, r#""layout":"stream","old":{"#),
+        (
+            r#"{"kind":"stream","time":1,"split":{"every":86400000,"origin":0},"block_rows":4096}"#,
+            r#""stream""#,
+        ),
         (r#""block_rows":4096}"#, r#""block_rows":"many"}"#),
         (r#""indexes":[],"#, ""),
         (r#","codec":"auto""#, ""),
@@ -148,7 +160,7 @@ fn what_a_newer_version_has_written_is_unsupported() {
     for (from, to) in edits {
         assert!(good.contains(from), "{from}");
         let changed = good.replacen(from, to, 1);
-        let error = TableDefinition::decode(changed.as_bytes()).unwrap_err();
+        let error = TableDefinition::decode(&Layouts::default(), changed.as_bytes()).unwrap_err();
         assert_eq!(
             error.kind(),
             ErrorKind::Unsupported,
@@ -162,8 +174,8 @@ proptest! {
     fn a_changed_stored_form_is_refused_or_sound(at: prop::sample::Index, byte: u8) {
         let mut bytes = sensor_definition().encode();
         *at.get_mut(&mut bytes) = byte;
-        if let Ok(changed) = TableDefinition::decode(&bytes) {
-            prop_assert_eq!(TableDefinition::decode(&changed.encode()).unwrap(), changed);
+        if let Ok(changed) = TableDefinition::decode(&Layouts::default(), &bytes) {
+            prop_assert_eq!(TableDefinition::decode(&Layouts::default(), &changed.encode()).unwrap(), changed);
         }
     }
 }
@@ -171,7 +183,8 @@ proptest! {
 #[test]
 fn schemas_that_cannot_be_stored_are_refused_by_name() {
     let refuse = |fields: Vec<Field>, options: &CreateOptions, kind: ErrorKind, part: &str| {
-        let error = TableDefinition::create(&Schema::new(fields), options).unwrap_err();
+        let error = TableDefinition::create(&Layouts::default(), &Schema::new(fields), options)
+            .unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.message().contains(part), "{error}");
     };
@@ -211,18 +224,12 @@ fn schemas_that_cannot_be_stored_are_refused_by_name() {
         ErrorKind::Schema,
         "\"t\" is of type varchar",
     );
-    let split = CreateOptions {
-        split: Some("1 day".into()),
-        ..CreateOptions::default()
-    };
+    let split = CreateOptions::default().with("split", "1 day");
     refuse(vec![int("a")], &split, ErrorKind::Invalid, "time");
-    let rows = CreateOptions {
-        block_rows: Some(1),
-        ..CreateOptions::default()
-    };
+    let rows = CreateOptions::default().with("block_rows", 1);
     refuse(vec![int("a")], &rows, ErrorKind::Invalid, "block_rows");
     let points = CreateOptions {
-        layout: Layout::Points,
+        layout: Some("points".to_owned()),
         ..CreateOptions::default()
     };
     refuse(vec![int("a")], &points, ErrorKind::Unsupported, "points");
@@ -235,9 +242,12 @@ fn wide_tables_are_summarised_on_request_only() {
     let fields = (0..65)
         .map(|index| Field::new(format!("c{index}"), DataType::Int64, true))
         .collect::<Vec<_>>();
-    let definition =
-        TableDefinition::create(&Schema::new(fields.clone()), &CreateOptions::stream("c7"))
-            .unwrap();
+    let definition = TableDefinition::create(
+        &Layouts::default(),
+        &Schema::new(fields.clone()),
+        &CreateOptions::stream("c7"),
+    )
+    .unwrap();
     assert!(definition.is_summarised(7));
     assert!(!definition.is_summarised(0));
     let all = CreateOptions {
@@ -245,7 +255,7 @@ fn wide_tables_are_summarised_on_request_only() {
         ..CreateOptions::default()
     };
     assert!(
-        TableDefinition::create(&Schema::new(fields), &all)
+        TableDefinition::create(&Layouts::default(), &Schema::new(fields), &all)
             .unwrap()
             .is_summarised(64)
     );
@@ -260,10 +270,12 @@ fn summaries_have_a_limit() {
         ..CreateOptions::default()
     };
     assert_eq!(
-        TableDefinition::create(&schema, &all).unwrap_err().kind(),
+        TableDefinition::create(&Layouts::default(), &schema, &all)
+            .unwrap_err()
+            .kind(),
         ErrorKind::Limit
     );
-    TableDefinition::create(&schema, &CreateOptions::default()).unwrap();
+    TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::default()).unwrap();
 }
 
 #[test]
@@ -277,14 +289,17 @@ fn options_come_as_text() {
     ];
     let options = CreateOptions::from_pairs(pairs).unwrap();
     let expected = CreateOptions {
-        split: Some("1 hour".into()),
-        block_rows: Some(10_000),
+        layout: Some("Stream".to_owned()),
         summaries: SummaryOption::Columns(vec!["a".into(), "b".into()]),
         ..CreateOptions::stream("ts")
+            .with("split", "1 hour")
+            .with("block_rows", "10_000")
     };
     assert_eq!(options, expected);
     let refuse = |name, value, kind, part: &str| {
-        let error = CreateOptions::from_pairs([(name, value)]).unwrap_err();
+        let options = CreateOptions::from_pairs([(name, value)]).unwrap();
+        let created = TableDefinition::create(&Layouts::default(), &sensor_schema(), &options);
+        let error = created.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.message().contains(part), "{error}");
     };

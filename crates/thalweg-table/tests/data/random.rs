@@ -7,7 +7,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use proptest::prelude::*;
 use std::sync::Arc;
-use thalweg_table::{CreateOptions, TableDefinition};
+use thalweg_table::{CreateOptions, Layouts, TableDefinition};
 
 /// Every stored type at least once.
 pub(crate) fn all_types() -> Vec<DataType> {
@@ -97,7 +97,9 @@ pub(crate) fn any_table(max_rows: usize) -> impl Strategy<Value = (TableDefiniti
                 .zip(&plans)
                 .map(|(name, plan)| Field::new(name, plan.data_type.clone(), true));
             let schema = Schema::new(fields.collect::<Vec<_>>());
-            let definition = TableDefinition::create(&schema, &CreateOptions::default()).unwrap();
+            let definition =
+                TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::default())
+                    .unwrap();
             let batch = RecordBatch::try_new(Arc::clone(definition.schema()), arrays).unwrap();
             (definition, batch.slice(before, rows))
         })

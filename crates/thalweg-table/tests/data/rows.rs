@@ -8,11 +8,12 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use thalweg_kernel::ErrorKind;
 use thalweg_table::{
-    CreateOptions, RowWriter, RowsDecoder, TableDefinition, Value, decode_rows, encode_rows,
+    CreateOptions, Layouts, RowWriter, RowsDecoder, TableDefinition, Value, decode_rows,
+    encode_rows,
 };
 
 fn define(fields: Vec<Field>, options: &CreateOptions) -> TableDefinition {
-    TableDefinition::create(&Schema::new(fields), options).unwrap()
+    TableDefinition::create(&Layouts::default(), &Schema::new(fields), options).unwrap()
 }
 
 fn encode(definition: &TableDefinition, batch: &RecordBatch) -> Vec<u8> {
@@ -439,7 +440,7 @@ fn rows_are_read_under_a_later_definition() {
         r#"{"id":4,"name":"u","type":"uint32","nullable":true,"default":null,"fill":null,"codec":"auto"},"#,
         r#"{"id":6,"name":"new","type":"string","nullable":true,"default":null,"fill":null,"codec":"auto"}]}"#
     );
-    let later = TableDefinition::decode(later.as_bytes()).unwrap();
+    let later = TableDefinition::decode(&Layouts::default(), later.as_bytes()).unwrap();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int16Array::from(vec![Some(-5), None])),
         Arc::new(StringArray::from(vec!["x", "y"])),

@@ -17,8 +17,8 @@ use thalweg_kernel::store::Store;
 use thalweg_kernel::{DatabaseId, ErrorKind, FileId, TableId};
 use thalweg_table::column::filter::{Filter, Fingerprint, may_have_value};
 use thalweg_table::{
-    AppendLimits, BlockEncoder, ColumnRange, CreateOptions, Engine, EngineOptions, KeyRange, Scan,
-    ScanRequest, Table, TableDefinition, ValueRange,
+    AppendLimits, BlockEncoder, ColumnRange, CreateOptions, Engine, EngineOptions, KeyRange,
+    Layouts, Scan, ScanRequest, Table, TableDefinition, ValueRange,
 };
 
 const FILE: FileId = FileId(3);
@@ -42,11 +42,7 @@ fn table_of(engine: &Engine, data_type: &DataType) -> Table {
         Field::new("ts", DataType::Int64, false),
         Field::new("x", data_type.clone(), true),
     ];
-    let options = CreateOptions {
-        time: Some("ts".into()),
-        block_rows: Some(1 << 20),
-        ..CreateOptions::default()
-    };
+    let options = CreateOptions::stream("ts").with("block_rows", 1 << 20);
     engine
         .create_table("t", &Schema::new(fields), &options)
         .unwrap()
@@ -273,7 +269,7 @@ fn only_pages_that_can_match_are_decoded() {
 
 fn define(data_type: &DataType) -> TableDefinition {
     let schema = Schema::new(vec![Field::new("x", data_type.clone(), true)]);
-    TableDefinition::create(&schema, &CreateOptions::default()).unwrap()
+    TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::default()).unwrap()
 }
 
 fn block_of(values: &ArrayRef, filters: Vec<u32>) -> EncodedBlock {

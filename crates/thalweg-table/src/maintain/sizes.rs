@@ -8,8 +8,8 @@
 
 use crate::column::{MAX_RAW_BYTES, is_long, most_block_rows, raw_bytes};
 use crate::deleted_rows::Block;
+use crate::maintain::raw_sizes::RawSizes;
 use crate::range::KeyRange;
-use crate::raw_sizes::RawSizes;
 use crate::reader::Reader;
 use crate::table::TableView;
 use arrow_schema::Schema;

@@ -1,4 +1,4 @@
-//! Deleting all rows of a stream with keys of a range.
+//! Deleting all rows with keys of a range.
 //!
 //! Invariants
 //! - What is deleted are the rows of one snapshot, by one commit; where another one came in between that it cannot stand beside,
@@ -9,10 +9,9 @@
 
 use crate::deleted_rows::Block;
 use crate::range::KeyRange;
-use crate::reader::{Reader, zeros};
+use crate::reader::Reader;
 use crate::rows::RowsDecoder;
 use crate::table::{Table, TableView};
-use crate::time::order_keys;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,8 +26,22 @@ use thalweg_kernel::{
 /// covers of open rows and moves of blocks are left to lose one against.
 const MOST_CONFLICTS: u32 = 64;
 
+impl Table {
+    /// Deletes all rows with order keys of a range, in one commit, and says how many there were. It costs what lies at the borders
+    /// of the range, however many rows are deleted: none of those between is read. Rows that are appended during the call stay.
+    ///
+    /// # Errors
+    /// `Limit` where too many blocks reach out of the range, because rows came late: `maintain` puts them in order; `Conflict`
+    /// where other commits came in between again and again. Nothing was deleted then.
+    pub fn delete_range(&self, keys: KeyRange, durability: Option<Durability>) -> Result<u64> {
+        self.engine().closed().check()?;
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        delete_range(self, keys, durability)
+    }
+}
+
 /// Deletes the rows with keys of a range; returns how many there were.
-pub(crate) fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
+fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
     let kernel = table.engine().kernel();
     let rows = delete_by(table, keys, &mut |commit| {
         kernel.commit(commit, durability).map(|_| ())
@@ -273,12 +286,13 @@ fn open_parts(view: &TableView, keys: KeyRange) -> Result<Vec<PartMask>> {
 }
 
 fn open_keys(view: &TableView, open: &OpenRows) -> Result<arrow_buffer::ScalarBuffer<i64>> {
-    let Some(time) = view.definition().time() else {
-        return Ok(zeros(open.part.rows as usize));
-    };
-    let mut decoder = RowsDecoder::new(view.definition(), Some(&[time]))?;
+    let definition = view.definition();
+    let mut decoder = RowsDecoder::new(definition, Some(definition.key_ids()))?;
     decoder.push(&open.part.payload)?;
-    order_keys(decoder.finish()?.column(0))
+    let batch = decoder.finish()?;
+    definition
+        .arrangement()
+        .keys(batch.columns(), batch.num_rows())
 }
 
 /// The positions of the keys that are in the range, without those that are hidden already.
@@ -350,10 +364,7 @@ mod tests {
     fn a_deletion_that_was_refused_waits_for_no_merge_of_another_table() {
         let engine = Engine::in_memory(EngineOptions::default()).unwrap();
         let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
-        let options = CreateOptions {
-            time: Some("ts".to_owned()),
-            ..CreateOptions::default()
-        };
+        let options = CreateOptions::stream("ts");
         let table = engine.create_table("t", &schema, &options).unwrap();
         for time in 0..4 {
             table.put(&[Value::Int(time)], None).unwrap();

@@ -1,13 +1,34 @@
-//! What is known of a stream without reading its rows.
+//! What is known of a table without reading its rows.
 
-use super::blocks::{BlockList, Came, late_rows};
+use crate::block_list::{BlockList, Came, late_rows};
 use crate::range::KeyRange;
 use crate::reader::Reader;
-use crate::table::{TableStats, TableView};
+use crate::table::{Table, TableStats, TableView};
 use thalweg_kernel::Result;
 
+impl Table {
+    /// What is known of it now.
+    ///
+    /// # Errors
+    /// `NotFound` when it was dropped.
+    pub fn stats(&self) -> Result<TableStats> {
+        self.view()?.stats()
+    }
+}
+
+impl TableView {
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn stats(&self) -> Result<TableStats> {
+        self.engine().closed().check()?;
+        stats(self)
+    }
+}
+
 /// Walks the index: fragments and late rows are not summed up in it.
-pub(crate) fn stats(view: &TableView) -> Result<TableStats> {
+fn stats(view: &TableView) -> Result<TableStats> {
     let table = view.snapshot();
     let total = table.tree.total();
     let list = BlockList::read(view)?;

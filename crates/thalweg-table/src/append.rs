@@ -1,4 +1,4 @@
-//! Appending to a stream: conform, sort, cut, encode, commit.
+//! Appending: conform, sort, cut, encode, commit.
 //!
 //! Invariants: an append is one commit, whatever its size; what is given is read once, in order, and memory is bounded by
 //! what is gathered for sorting, the encoded blocks of a commit, and the batches that a lost race would need again.
@@ -13,9 +13,9 @@ use crate::definition::TableDefinition;
 use crate::engine::{AppendLimits, Engine};
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
-use crate::reader::keys_of;
-use crate::rows::encode_rows;
+use crate::rows::{decode_rows, encode_rows};
 use crate::table::{Shape, Table};
+use crate::value::Value;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
@@ -41,8 +41,87 @@ const SPLIT_DOUBLINGS: u64 = 6;
 /// Bytes of rows between two checks for cancellation: some 30 ms.
 const CHECK_BYTES: usize = 32 << 20;
 
+impl Table {
+    /// Appends all batches in one commit, whole or not at all, however many there are, and says how many rows they had.
+    /// Columns are matched by name; rows may be in any order. `None` takes the durability of the engine.
+    ///
+    /// # Errors
+    /// The first error of `batches`; `Schema`, `OutOfDomain` and `Limit` when rows do not fit the table. Nothing was
+    /// stored then.
+    pub fn append(
+        &self,
+        batches: impl IntoIterator<Item = Result<RecordBatch>>,
+        durability: Option<Durability>,
+    ) -> Result<u64> {
+        self.append_while(batches, durability, &|| true)
+    }
+
+    /// The same, cancelled when `go_on` returns false. It is called once for every 32 MiB of rows or so, before the commit; the
+    /// commit itself is not cancelled.
+    ///
+    /// # Errors
+    /// As [`Self::append`]; `Query` when it was cancelled, and nothing was stored then.
+    pub fn append_while(
+        &self,
+        batches: impl IntoIterator<Item = Result<RecordBatch>>,
+        durability: Option<Durability>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<u64> {
+        self.engine().closed().check()?;
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        append(self, &mut batches.into_iter(), durability, go_on)
+    }
+
+    /// Appends one row, its values in the order of the schema.
+    ///
+    /// # Errors
+    /// `Schema`, `OutOfDomain` and `Limit` when it does not fit the table.
+    pub fn put(&self, row: &[Value<'_>], durability: Option<Durability>) -> Result<()> {
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        self.with_newest_shape(|shape| {
+            let mut payload = Vec::with_capacity(shape.writer.usual_bytes());
+            let key = shape
+                .key_of_written(row, &mut payload)
+                .map_err(|e| self.name_error(e))?;
+            if payload.len() >= self.engine().options().append_limits.raw_bytes {
+                let batch = decode_rows(&shape.definition, [&payload[..]])?;
+                return self.append([Ok(batch)], Some(durability)).map(|_| ());
+            }
+            let part = RowsPart {
+                table: self.id(),
+                definition_version: shape.version,
+                rows: 1,
+                key_min: key,
+                key_max: key,
+                payload: payload.into(),
+            };
+            let commit = Commit {
+                rows: vec![part],
+                ..Commit::default()
+            };
+            self.engine()
+                .kernel()
+                .commit(commit, durability)
+                .map(|_| ())
+        })
+    }
+}
+
+impl Shape {
+    /// Appends the payload of one row, and returns its order key.
+    fn key_of_written(&self, row: &[Value<'_>], payload: &mut Vec<u8>) -> Result<i64> {
+        let value = self.writer.write(row, payload)?;
+        let has_value = self.definition.order_position().is_some();
+        if has_value || self.definition.key_ids().is_empty() {
+            return Ok(value);
+        }
+        let row = decode_rows(&self.definition, [&payload[..]])?;
+        Ok(self.definition.keys_of(&row)?[0])
+    }
+}
+
 /// Appends all batches in one commit, unless `go_on` returns false before it.
-pub(crate) fn append(
+fn append(
     table: &Table,
     batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
     durability: Durability,
@@ -188,7 +267,7 @@ impl<'a> Intake<'a> {
     }
 
     fn raw_part(&self, batch: &RecordBatch) -> Result<RowsPart> {
-        let keys = keys_of(&self.shape.definition, batch)?;
+        let keys = self.shape.definition.keys_of(batch)?;
         let extremes = |(least, most): (i64, i64), key: &i64| (least.min(*key), most.max(*key));
         let (key_min, key_max) = keys.iter().fold((i64::MAX, i64::MIN), extremes);
         let mut payload = Vec::with_capacity(raw_bytes(batch) + 64 + 8 * batch.num_columns());
@@ -218,7 +297,7 @@ impl<'a> Intake<'a> {
         let Some(batch) = self.take_held()? else {
             return Ok(());
         };
-        let keys = keys_of(&self.shape.definition, &batch)?;
+        let keys = self.shape.definition.keys_of(&batch)?;
         let (batch, keys) = sorted_batch(batch, keys)?;
         if self.high_key.is_none() {
             self.high_key = self
@@ -287,7 +366,7 @@ const NEVER_SCATTERED_BLOCKS: usize = 16;
 
 /// Encoded blocks: in memory while they are few, else in fragments.
 #[derive(Default)]
-pub(super) struct Output {
+pub(crate) struct Output {
     blocks: Vec<EncodedBlock>,
     block_bytes: u64,
     room: GroupRoom,
@@ -342,13 +421,14 @@ impl Output {
     }
 
     /// Writes a block to a fragment.
-    pub(super) fn stage(
+    pub(crate) fn stage(
         &mut self,
         table: &Table,
         definition: &TableDefinition,
         block: &EncodedBlock,
     ) -> Result<()> {
         let split = definition
+            .arrangement()
             .split()
             .map(|split| split.split_of(block.entry.key_min));
         let limits = table.engine().options().append_limits;
@@ -385,7 +465,7 @@ impl Output {
         limits.split_fragment_bytes << doublings.min(SPLIT_DOUBLINGS)
     }
 
-    pub(super) fn finish_fragment(&mut self) -> Result<()> {
+    pub(crate) fn finish_fragment(&mut self) -> Result<()> {
         let Some(open) = self.fragment.take() else {
             return Ok(());
         };
@@ -407,7 +487,7 @@ impl Output {
     }
 
     /// The root entries of the fragments, all of them on stable storage.
-    pub(super) fn into_fragments(mut self) -> Result<Vec<Entry>> {
+    pub(crate) fn into_fragments(mut self) -> Result<Vec<Entry>> {
         assert!(self.blocks.is_empty(), "blocks that are in no fragment");
         self.finish_fragment()?;
         Ok(std::mem::take(&mut self.fragments))
@@ -475,15 +555,15 @@ fn lists(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
 }
 
 /// How the rows of a table are cut into blocks.
-pub(super) fn cutter(definition: &TableDefinition, high_key: Option<i64>) -> Cutter {
+pub(crate) fn cutter(definition: &TableDefinition, high_key: Option<i64>) -> Cutter {
     Cutter {
         block_rows: definition.block_rows() as usize,
-        split: definition.split(),
+        split: definition.arrangement().split(),
         high_key,
     }
 }
 
-pub(super) fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> Result<RecordBatch> {
+pub(crate) fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> Result<RecordBatch> {
     concat_batches(definition.schema(), batches).map_err(|e| {
         Error::with_source(
             ErrorKind::Limit,
@@ -494,7 +574,7 @@ pub(super) fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> R
 }
 
 /// About what the rows take, wherever they lie.
-pub(super) fn raw_bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn raw_bytes(batch: &RecordBatch) -> usize {
     use arrow_array::cast::AsArray;
     use arrow_schema::DataType;
     let rows = batch.num_rows();

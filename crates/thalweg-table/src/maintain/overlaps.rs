@@ -4,7 +4,7 @@
 //! blocks that overlap in one place are merged by commits that follow each other, a part of them at a time. Ranges with open rows
 //! that came before some of their blocks did are left alone.
 
-use super::blocks::{BlockList, Place, end, runs, start};
+use crate::block_list::{BlockList, Place, end, runs, start};
 use crate::range::KeyRange;
 use crate::table::TableView;
 use std::cmp::Reverse;

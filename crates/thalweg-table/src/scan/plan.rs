@@ -1,18 +1,19 @@
-//! Scans of a stream: which blocks and open rows hold the wanted keys, in the order of their smallest key.
+//! Planning a scan: which blocks and open rows hold the wanted keys, in the order of their smallest key.
 //!
 //! Invariants: sources come in ascending (key, arrival) of their first rows, as [`Sweep`] wants them. A source is alone
 //! exactly if all rows before it end before it begins and it ends before the next one begins, compared by key and, where
 //! keys are equal, by arrival. Open rows are cut where the next block begins, so that one late row makes one block
 //! overlap and not all that follow.
 
-use super::blocks::{Place, end, start};
+use crate::block_list::{Place, end, start};
+use crate::definition::TableDefinition;
 use crate::deleted_rows::{Block, step_into};
-use crate::merge::Sorted;
 use crate::pool::Ticket;
 use crate::range::KeyRange;
 use crate::reader::{Reader, column_id};
+use crate::scan::merge::Sorted;
+use crate::scan::sweep::{Content, Plan, Source, Sweep};
 use crate::scan::{Counter, DEFAULT_BATCH_ROWS, Scan, ScanRequest};
-use crate::sweep::{Content, Plan, Source, Sweep};
 use crate::table::TableView;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,15 +29,43 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Bytes of a value whose type has no width.
 const TYPICAL_VALUE_BYTES: usize = 16;
 
+impl TableView {
+    /// Starts a scan. Nothing is read before the first batch is asked for.
+    ///
+    /// # Errors
+    /// `Invalid` for columns that do not exist.
+    pub fn scan(&self, request: &ScanRequest) -> Result<Scan> {
+        scan(self, request).map_err(|error| self.named().in_words(error))
+    }
+
+    /// Up to `count` scans that together return what one scan would: each a range of keys behind the one before, with
+    /// about as many rows. A limit holds for each of them.
+    ///
+    /// # Errors
+    /// As [`Self::scan`].
+    pub fn scan_partitions(&self, request: &ScanRequest, count: usize) -> Result<Vec<Scan>> {
+        let ranges = partitions(self, request.keys, count)?;
+        ranges
+            .into_iter()
+            .map(|keys| {
+                self.scan(&ScanRequest {
+                    keys,
+                    ..request.clone()
+                })
+            })
+            .collect()
+    }
+}
+
 /// Starts a scan.
-pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
+fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     let (engine, definition) = (view.engine(), view.definition());
     let projection = request.projection.as_deref();
     let range = |wanted: &crate::ColumnRange| {
         Ok((column_id(definition, wanted.column)?, wanted.range.clone()))
     };
     let ranges: Vec<_> = request.ranges.iter().map(range).collect::<Result<_>>()?;
-    let reader = Reader::new(view, projection, request.keys)?
+    let reader = Reader::new(view, projection, wanted_keys(definition, request))?
         .with_one_nan(request.one_nan)
         .with_ranges(ranges.clone());
     let reader = Arc::new(reader);
@@ -72,7 +101,7 @@ pub(crate) fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
 
 /// The rows of some blocks with some keys, in order. The blocks are all that have such keys, in the order of the index;
 /// open rows are left out.
-pub(super) fn scan_blocks(view: &TableView, blocks: Vec<Block>, keys: KeyRange) -> Result<Scan> {
+pub(crate) fn scan_blocks(view: &TableView, blocks: Vec<Block>, keys: KeyRange) -> Result<Scan> {
     let reader = Arc::new(Reader::new(view, None, keys)?);
     let run_rows = DEFAULT_BATCH_ROWS
         .min(BATCH_BYTES / row_bytes(&reader))
@@ -106,6 +135,16 @@ fn start_sweep(
     let batches = Box::new(sweep);
     let table = view.named();
     Scan::new(schema, metrics, limit, batch_rows, batches, closed, table)
+}
+
+/// The keys of the rows that a scan wants, of those too that follow from the values it looks for.
+fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange {
+    let arrangement = definition.arrangement();
+    let of_values = request
+        .ranges
+        .iter()
+        .filter_map(|wanted| arrangement.keys_of_values(wanted.column, &wanted.range));
+    of_values.fold(request.keys, KeyRange::intersect)
 }
 
 /// About what a row of the result takes.
@@ -346,8 +385,8 @@ impl Plan for Planner {
 }
 
 /// Up to `count` ranges of keys with about as many rows each, which together are `keys`.
-pub(crate) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
-    if count < 2 || keys.is_empty() || view.definition().time().is_none() {
+fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
+    if count < 2 || keys.is_empty() || view.definition().key_ids().is_empty() {
         return Ok(vec![keys]);
     }
     let starts = weighted_starts(view, keys, 16 * count as u64)?;

@@ -5,9 +5,9 @@
 //! precedes everything behind it and follows everything before it: its rows pass through untouched, without their keys
 //! being known. Memory is bounded by the rows of the sources that overlap at one key and those decoded ahead.
 
-use crate::merge::{Arrival, Sorted, merge};
 use crate::pool::{Pool, Ticket};
 use crate::scan::BatchSource;
+use crate::scan::merge::{Arrival, Sorted, merge};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::collections::VecDeque;
@@ -198,7 +198,7 @@ impl<P: Plan> BatchSource for Sweep<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::merge::test_rows::{pieces as blocks, schema};
+    use crate::scan::merge::test_rows::{pieces as blocks, schema};
     use arrow_array::cast::AsArray;
     use arrow_array::types::UInt32Type;
     use proptest::prelude::*;

@@ -6,19 +6,17 @@
 //! commit, because nothing else was committed within one. Deleted rows are left out; what rows are late for is the largest
 //! key of all rows, deleted ones too.
 
+use crate::append::cutter;
 use crate::column::BlockEncoder;
+use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::deleted_rows::{DeletedRows, push_open_rows};
 use crate::order::{ascending_positions, sorted_batch};
-use crate::reader::keys_of;
 use crate::rows::RowsDecoder;
-use crate::stream::write::cutter;
 use std::sync::Arc;
 use thalweg_codec::Level;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::{OpenRows, Result, RowEncoder, TableSnapshot, TableState};
-
-use crate::definition::TableDefinition;
 
 /// Which open row each row of the blocks was, by its number among all of them.
 #[derive(Default)]
@@ -39,12 +37,12 @@ impl Sources {
     }
 }
 
-/// Encodes the open rows of streams.
-pub(crate) struct StreamEncoder {
+/// Encodes open rows.
+pub(crate) struct OpenRowEncoder {
     definitions: Arc<Definitions>,
 }
 
-impl StreamEncoder {
+impl OpenRowEncoder {
     pub(crate) fn new(definitions: Arc<Definitions>) -> Self {
         Self { definitions }
     }
@@ -85,7 +83,7 @@ impl StreamEncoder {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let keys = keys_of(definition, &batch)?;
+        let keys = definition.keys_of(&batch)?;
         if let Some((kept, sources)) = kept {
             match ascending_positions(&keys) {
                 None => sources.of_rows.extend(kept),
@@ -112,7 +110,7 @@ impl StreamEncoder {
     }
 }
 
-impl RowEncoder for StreamEncoder {
+impl RowEncoder for OpenRowEncoder {
     fn block_rows(&self, table: &TableState) -> Result<u32> {
         Ok(self.definitions.of(table)?.block_rows())
     }

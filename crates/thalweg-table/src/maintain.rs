@@ -34,15 +34,19 @@
 //! Rejected: an entry for each block of a fragment that goes only in part, so that the rest need not be copied. The index
 //! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
 
-use super::blocks::{BlockList, runs};
-use super::overlaps::{Commits, Search, StepSize, cost, is_old, open_parts};
-use super::read::scan_blocks;
-use super::sizes::Sizes;
-use super::write::{Output, concat, cutter, raw_bytes};
+mod overlaps;
+pub(crate) mod raw_sizes;
+mod sizes;
+
+use self::overlaps::{Commits, Search, StepSize, cost, is_old, open_parts};
+use self::sizes::Sizes;
+use crate::append::{Output, concat, cutter, raw_bytes};
+use crate::block_list::{BlockList, runs};
 use crate::engine::Maintenance;
-use crate::merge::Sorted;
 use crate::range::KeyRange;
-use crate::reader::{Reader, arrival, keys_of};
+use crate::reader::{Reader, arrival};
+use crate::scan::merge::Sorted;
+use crate::scan::plan::scan_blocks;
 use crate::table::{Maintained, Table, TableView};
 use arrow_array::RecordBatch;
 use std::collections::{HashMap, HashSet};
@@ -71,10 +75,32 @@ const MOST_CONFLICTS: u32 = 16;
 const MOST_STEPS_PER_BLOCK: u64 = 8;
 const MOST_STEPS: u64 = 64;
 
+impl Table {
+    /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
+    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
+    /// whole or not at all.
+    pub fn maintain(&self) -> Result<Maintained> {
+        self.maintain_while(&|| true)
+    }
+
+    /// The same, until `go_on` returns false. It is called before each step, and while another thread maintains a table of this
+    /// database, which is waited for; it must not call `maintain` itself, which would wait for this call.
+    ///
+    /// # Errors
+    /// As [`Self::maintain`]; `Query` when it was ended, and what was put in order before stays so.
+    pub fn maintain_while(&self, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
+        self.engine().closed().check()?;
+        maintain(self, go_on)
+    }
+}
+
 /// Puts what was committed before this call in order. Files that are of no use any more go in the background, once as much can go
 /// as the checkpoints for that take: those hold open rows of all tables, so that a call for each table would write them as often
 /// as there are tables.
-pub(crate) fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
+fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     // It may have forked: in the child nobody passes the turn on.
     let closed = table.engine().closed();
     let done = put_in_order(table, &|| go_on() && closed.check().is_ok());
@@ -407,7 +433,7 @@ impl Step {
     ) -> Vec<Range<usize>> {
         let most_rows = u64::from(view.definition().block_rows());
         let split_of = |at: usize| {
-            let split = view.definition().split();
+            let split = view.definition().arrangement().split();
             split.map(|split| split.split_of(self.list.blocks[at].key_min))
         };
         let mut groups: Vec<Range<usize>> = Vec::new();
@@ -752,7 +778,7 @@ impl Writer<'_> {
             check(self.go_on)?;
             if count > 0 {
                 let batch = concat(self.view.definition(), &gathered)?;
-                let keys = keys_of(self.view.definition(), &batch)?;
+                let keys = self.view.definition().keys_of(&batch)?;
                 let mut cuts = cutter(self.view.definition(), None).blocks(&keys);
                 // The last one may go on.
                 let kept = if at_end || cuts.len() < 2 {
@@ -795,7 +821,7 @@ impl Writer<'_> {
             scan_blocks(self.view, found.collect(), KeyRange::ALL)?.collect::<Result<Vec<_>>>()?;
         let batch = concat(self.view.definition(), &batches)?;
         let rows = Sorted {
-            keys: keys_of(self.view.definition(), &batch)?,
+            keys: self.view.definition().keys_of(&batch)?,
             batch,
             arrival: Default::default(),
         };

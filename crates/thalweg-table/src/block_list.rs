@@ -1,11 +1,11 @@
-//! The blocks of a stream as its index lists them: which lie in files of their own, and which overlap.
+//! The blocks of a table as its index lists them: which lie in files of their own, and which overlap.
 //!
 //! Invariants: blocks come in the order of their first rows, by key and, where keys are equal, by arrival, as a scan
 //! takes them. Two neighbouring runs never overlap: every row of the first comes before every row of the second.
 
 use crate::deleted_rows::{Block, step_into};
-use crate::merge::Arrival;
 use crate::reader::arrival;
+use crate::scan::merge::Arrival;
 use crate::table::TableView;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -14,40 +14,40 @@ use thalweg_kernel::index::{self, Entry, ItemName};
 use thalweg_kernel::{FileId, OpenRows, Result};
 
 /// All blocks of a view that have rows which are not deleted.
-pub(super) struct BlockList {
-    pub(super) blocks: Vec<Entry>,
+pub(crate) struct BlockList {
+    pub(crate) blocks: Vec<Entry>,
     /// Those of them that have deleted rows, by their places in the list.
-    pub(super) masked: HashMap<usize, index::Place>,
+    pub(crate) masked: HashMap<usize, index::Place>,
     /// The files that hold nothing but blocks of this table.
-    pub(super) fragments: HashMap<FileId, Fragment>,
+    pub(crate) fragments: HashMap<FileId, Fragment>,
 }
 
 /// A file of blocks.
-pub(super) struct Fragment {
+pub(crate) struct Fragment {
     /// The item of the index that leads to it.
-    pub(super) item: ItemName,
+    pub(crate) item: ItemName,
     /// Bytes of its blocks.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Their rows, deleted ones too.
-    pub(super) rows: u64,
+    pub(crate) rows: u64,
 }
 
 /// Where a row is in the order of its table.
-pub(super) type Place = (i64, Arrival);
+pub(crate) type Place = (i64, Arrival);
 
 /// The place of the first row of a block.
-pub(super) fn start(block: &Entry) -> Place {
+pub(crate) fn start(block: &Entry) -> Place {
     (block.key_min, arrival(block))
 }
 
 /// The place of the last row of a block.
-pub(super) fn end(block: &Entry) -> Place {
+pub(crate) fn end(block: &Entry) -> Place {
     (block.key_max, arrival(block))
 }
 
 impl BlockList {
     /// Walks the whole index.
-    pub(super) fn read(view: &TableView) -> Result<Self> {
+    pub(crate) fn read(view: &TableView) -> Result<Self> {
         let store = view.engine().kernel().store();
         let mut files: HashMap<FileId, Fragment> = HashMap::new();
         let (mut blocks, mut masked) = (Vec::new(), HashMap::new());
@@ -85,7 +85,7 @@ impl BlockList {
     }
 
     /// One of them, to be read.
-    pub(super) fn block(&self, at: usize) -> Block {
+    pub(crate) fn block(&self, at: usize) -> Block {
         Block {
             entry: self.blocks[at].clone(),
             masked: self.masked.get(&at).copied(),
@@ -94,7 +94,7 @@ impl BlockList {
 }
 
 /// Runs of blocks, in the order of an index, of which each overlaps what lies before it; a block in order is a run of its own.
-pub(super) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Entry>) -> Vec<Range<usize>> {
+pub(crate) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Entry>) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     let mut reach: Option<Place> = None;
     for (at, block) in blocks.into_iter().enumerate() {
@@ -109,17 +109,17 @@ pub(super) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Entry>) -> Vec<Range
 
 /// Rows that came together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
-    pub(super) keys: (i64, i64),
-    pub(super) arrival: Arrival,
-    pub(super) rows: u64,
+pub(crate) struct Came {
+    pub(crate) keys: (i64, i64),
+    pub(crate) arrival: Arrival,
+    pub(crate) rows: u64,
     /// In a block by now.
-    pub(super) in_block: bool,
+    pub(crate) in_block: bool,
 }
 
 impl Came {
     /// The rows of a block, deleted ones too.
-    pub(super) fn of_block(block: &Entry) -> Self {
+    pub(crate) fn of_block(block: &Entry) -> Self {
         Self {
             keys: (block.key_min, block.key_max),
             arrival: arrival(block),
@@ -129,7 +129,7 @@ impl Came {
     }
 
     /// Rows of one commit that are in no block yet.
-    pub(super) fn of_open_rows(open: &OpenRows) -> Self {
+    pub(crate) fn of_open_rows(open: &OpenRows) -> Self {
         Self {
             keys: (open.part.key_min, open.part.key_max),
             arrival: Arrival {
@@ -144,7 +144,7 @@ impl Came {
 
 /// Rows of blocks that came when there were blocks around their keys already, and rows outside of blocks that came when
 /// there were larger keys.
-pub(super) fn late_rows(mut came: Vec<Came>) -> u64 {
+pub(crate) fn late_rows(mut came: Vec<Came>) -> u64 {
     came.sort_unstable_by_key(|came| came.arrival);
     let mut earlier = Keys::default();
     let mut high_key = i64::MIN;
