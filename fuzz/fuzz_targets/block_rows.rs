@@ -15,12 +15,12 @@ use thalweg_kernel::index::Address;
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{DatabaseId, FileId, TableId};
 use thalweg_table::column::filter::{Fingerprint, may_have_value};
-use thalweg_table::{CreateOptions, TableDefinition, decode_block};
+use thalweg_table::{Layouts, CreateOptions, TableDefinition, decode_block};
 
 static DEFINITION: LazyLock<TableDefinition> = LazyLock::new(|| {
     let types = [DataType::Boolean, DataType::Int64, DataType::Float32, DataType::Decimal128(9, 0), DataType::Utf8];
     let fields = types.iter().enumerate().map(|(at, data_type)| Field::new(format!("c{at}"), data_type.clone(), true));
-    TableDefinition::create(&Schema::new(fields.collect::<Vec<_>>()), &CreateOptions::default()).unwrap()
+    TableDefinition::create(&Layouts::default(), &Schema::new(fields.collect::<Vec<_>>()), &CreateOptions::default()).unwrap()
 });
 
 fuzz_target!(|input: &[u8]| {

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_table::TableDefinition;
+use thalweg_table::{Layouts, TableDefinition};
 
 fuzz_target!(|input: &[u8]| {
-    let Ok(definition) = TableDefinition::decode(input) else { return };
-    assert_eq!(TableDefinition::decode(&definition.encode()).unwrap(), definition);
+    let Ok(definition) = TableDefinition::decode(&Layouts::default(), input) else { return };
+    assert_eq!(TableDefinition::decode(&Layouts::default(), &definition.encode()).unwrap(), definition);
 });

@@ -5,7 +5,7 @@
 use arrow_schema::{DataType, Field, Schema};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
-use thalweg_table::{CreateOptions, TableDefinition, decode_rows};
+use thalweg_table::{Layouts, CreateOptions, TableDefinition, decode_rows};
 
 static DEFINITION: LazyLock<TableDefinition> = LazyLock::new(|| {
     let types = [
@@ -20,7 +20,7 @@ static DEFINITION: LazyLock<TableDefinition> = LazyLock::new(|| {
         DataType::Binary,
     ];
     let fields = types.iter().enumerate().map(|(at, data_type)| Field::new(format!("c{at}"), data_type.clone(), at > 1));
-    TableDefinition::create(&Schema::new(fields.collect::<Vec<_>>()), &CreateOptions::default()).unwrap()
+    TableDefinition::create(&Layouts::default(), &Schema::new(fields.collect::<Vec<_>>()), &CreateOptions::default()).unwrap()
 });
 
 fuzz_target!(|input: &[u8]| {

@@ -473,6 +473,9 @@ fn with_options(
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<CreateOptions> {
     for (name, value) in options.into_iter().flatten() {
+        if value.is_none() {
+            continue;
+        }
         let value = match value.extract::<Vec<String>>() {
             Ok(items) => items.join(", "),
             Err(_) => value.str()?.to_string(),

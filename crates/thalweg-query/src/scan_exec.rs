@@ -1,6 +1,6 @@
 //! The operator that scans a stored table.
 //!
-//! Invariants: every partition comes in time order, and partition `n` ends before partition `n + 1` begins; one
+//! Invariants: every partition comes in the order of the table, and partition `n` ends before partition `n + 1` begins; one
 //! partition decodes ahead on threads of its own, several decode in the thread that pulls them; nothing is read
 //! before the first poll; a dropped stream stops its scan.
 

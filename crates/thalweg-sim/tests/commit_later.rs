@@ -235,7 +235,8 @@ fn behind_a_broken_batch_none_of_its_producers_is_stored() {
         drop(sender);
         let errno = Errno::NOSPC;
         let lost = FaultRule::new(Fault::FlushError { errno, reads }).on(SYNCS);
-        sim.set_plan(FaultPlan::none().rule(lost.once()));
+        // Each sync, for others prepare segments meanwhile.
+        sim.set_plan(FaultPlan::none().rule(lost));
         goes_on.wait();
         let answers: Vec<_> = answers
             .into_iter()
@@ -387,6 +388,19 @@ fn an_answer_that_panics_keeps_no_other_and_ends_nothing() {
     }
 }
 
+/// A table whose definition has 1 MiB.
+fn of_table(name: &str) -> Commit {
+    Commit {
+        edits: vec![Edit::CreateTable {
+            table: NEW_TABLE,
+            name: name.to_owned(),
+            definition: Bytes::from(vec![b'd'; 1 << 20]),
+            indexes: 0,
+        }],
+        ..Commit::default()
+    }
+}
+
 /// Where no more may wait, sequence 2 is refused at once, and a shorter 3 would be taken.
 #[test]
 fn behind_a_commit_that_found_no_room_to_wait_none_of_its_producer_is_stored() {
@@ -399,13 +413,13 @@ fn behind_a_commit_that_found_no_room_to_wait_none_of_its_producer_is_stored() {
         taken.map(|()| answers)
     };
     let goes_on = hold(&toy, commit_of(table, &[(-1, -1)]));
-    let rows: Vec<Row> = (0..8192).map(|key| (key, key)).collect();
     let mut waiting = Vec::new();
-    while let Ok(answers) = later(commit_of(table, &rows)) {
+    let large = |name: usize| of_table(&format!("t{name}"));
+    while let Ok(answers) = later(large(waiting.len())) {
         waiting.push(answers);
     }
     let second = || Commit {
-        rows: vec![rows_part(table, &rows)],
+        edits: of_table("second").edits,
         ..of_producer(table, 1, 2, 1)
     };
     assert_eq!(later(second()).unwrap_err().kind(), ErrorKind::Limit);
@@ -470,16 +484,7 @@ fn what_waits_is_bounded() {
     let of_rows = taken(|table, _| commit_of(table, &rows));
     // 128 KiB each.
     assert_eq!(of_rows, 511);
-    let definition = Bytes::from(vec![b'd'; 1 << 20]);
-    let of_definitions = taken(|_, at| Commit {
-        edits: vec![Edit::CreateTable {
-            table: NEW_TABLE,
-            name: format!("t{at}"),
-            definition: definition.clone(),
-            indexes: 0,
-        }],
-        ..Commit::default()
-    });
+    let of_definitions = taken(|_, at| of_table(&format!("t{at}")));
     assert_eq!(of_definitions, 63);
 }
 

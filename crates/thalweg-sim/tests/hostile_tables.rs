@@ -2,12 +2,16 @@
 //! or rows, never a panic, and takes no more memory than the files are worth.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+#[path = "../../thalweg-table/tests/layouts/mod.rs"]
+mod layouts;
+
 use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Decimal128Builder, Float64Builder, Int64Builder, StringBuilder,
     TimestampMillisecondBuilder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use layouts::{ORDERS, Order};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +20,8 @@ use thalweg_kernel::{Rule, break_rule};
 use thalweg_sim::damage::change_near;
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_table::{
-    AggregateRequest, AppendLimits, Bucket, CreateOptions, Durability, Engine, EngineOptions,
-    Result, ScanRequest, TableView, Value,
+    AggregateRequest, AppendLimits, Bucket, Durability, Engine, EngineOptions, Result, ScanRequest,
+    TableView, Value,
 };
 
 /// Of so many bytes one is changed, with those near it.
@@ -37,6 +41,7 @@ fn options() -> EngineOptions {
             split_fragment_bytes: 500,
         },
         maintain_rows: 200,
+        layouts: layouts::known(),
         ..EngineOptions::default()
     }
 }
@@ -79,7 +84,7 @@ fn rows(schema: &Schema, times: impl Iterator<Item = i64>, dice: &mut Dice) -> R
 }
 
 /// Blocks in the log and in files, raw rows, late ones, some of them merged; closed or killed.
-fn database(seed: u64, is_closed: bool) -> SimEnv {
+fn database(seed: u64, order: Order, is_closed: bool) -> SimEnv {
     let sim = SimEnv::new(seed);
     let mut dice = Dice::new(seed);
     let engine = open(&sim).unwrap();
@@ -96,7 +101,7 @@ fn database(seed: u64, is_closed: bool) -> SimEnv {
         Field::new("flag", DataType::Boolean, true),
         Field::new("price", DataType::Decimal128(20, 3), false),
     ]);
-    let create = CreateOptions::stream("ts").with("block_rows", 64);
+    let create = order.options("ts", "name").with("block_rows", 64);
     let table = engine.create_table("t", &schema, &create).unwrap();
     let mut append = |times: Vec<i64>| {
         let batch = rows(&schema, times.into_iter(), &mut dice);
@@ -171,8 +176,9 @@ fn lies_with_right_checksums_are_errors_or_rows() {
     let clock = Stopwatch::start();
     let mut dice = Dice::new(seed);
     let (mut errors, mut fine, mut panics) = (0, 0, Vec::new());
-    for is_closed in [true, false] {
-        let whole = database(seed, is_closed);
+    let killed = ORDERS.map(|order| (order, false));
+    for (order, is_closed) in killed.into_iter().chain([(Order::Time, true)]) {
+        let whole = database(seed, order, is_closed);
         use_any(&whole.crash_image(&CrashChoice::Kill)).unwrap();
         let files: Vec<PathBuf> = whole.files().into_iter().map(|(path, _)| path).collect();
         break_rule(Some(Rule::Checksum));
@@ -188,7 +194,7 @@ fn lies_with_right_checksums_are_errors_or_rows() {
                 match catch_unwind(AssertUnwindSafe(|| use_any(&image))) {
                     Ok(Ok(())) => fine += 1,
                     Ok(Err(_)) => errors += 1,
-                    Err(_) => panics.push(format!("{}:{what}", path.display())),
+                    Err(_) => panics.push(format!("{order:?}, {}:{what}", path.display())),
                 }
             }
         }

@@ -54,7 +54,7 @@ pub trait Arrangement: Debug + Send + Sync {
     /// Its layout.
     fn layout(&self) -> &dyn Layout;
 
-    /// The layout part of the stored definition: a JSON object whose first field is `kind`, the name of the layout.
+    /// The layout part of the stored definition: a JSON object with a field `kind`, the name of the layout.
     fn stored(&self) -> String;
 
     /// The options that make the same arrangement, without those that are as by default.
@@ -63,10 +63,11 @@ pub trait Arrangement: Debug + Send + Sync {
     /// Rows of a full block.
     fn block_rows(&self) -> u32;
 
-    /// The places of the columns that keys are worked out from; without any, all keys are equal and rows lie as they arrived.
+    /// The places of the columns that keys are worked out from, each once; without any, all keys are equal and rows lie as they
+    /// arrived.
     fn key_columns(&self) -> &[usize];
 
-    /// The keys of rows, given their key columns.
+    /// The keys of rows, one for each, given their key columns in the order of [`Self::key_columns`].
     ///
     /// # Errors
     /// When these are of other types than those of the table.

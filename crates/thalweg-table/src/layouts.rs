@@ -1,6 +1,6 @@
 //! The layouts that a database knows.
 //!
-//! Invariants: names and numbers are unique; nothing else names a layout.
+//! Invariants: names and numbers are unique. Blocks of regions, which no layout writes yet, have the number 4 of the coming arrays.
 
 use crate::error::invalid;
 use crate::layout::Layout;

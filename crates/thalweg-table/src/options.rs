@@ -57,12 +57,18 @@ impl CreateOptions {
         Self::default().with("time", time.into())
     }
 
-    /// These and an option of the layout, in the place of an earlier one of its name.
+    /// These and one more option, by its name in any case, in the place of an earlier one of that name.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
-        self.layout_options.retain(|(given, _)| given != name);
-        self.layout_options
-            .push((name.to_owned(), value.to_string()));
+        let (name, value) = (name.trim().to_lowercase(), value.to_string());
+        match name.as_str() {
+            "layout" => self.layout = Some(value),
+            "summaries" => self.summaries = SummaryOption::parse(&value),
+            _ => {
+                self.layout_options.retain(|(given, _)| *given != name);
+                self.layout_options.push((name, value));
+            }
+        }
         self
     }
 
@@ -100,11 +106,7 @@ impl CreateOptions {
             if seen.contains(&name) {
                 return Err(invalid(format!("the option \"{name}\" is given twice")));
             }
-            match name.as_str() {
-                "layout" => options.layout = Some(value.to_owned()),
-                "summaries" => options.summaries = SummaryOption::parse(value),
-                _ => options = options.with(&name, value),
-            }
+            options = options.with(&name, value);
             seen.push(name);
         }
         Ok(options)

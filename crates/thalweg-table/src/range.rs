@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 use thalweg_kernel::summary::ValueRange;
 
-/// A range of order keys: of the time column as `i64` (see [`crate::order_keys`]), or of arrival numbers.
+/// A range of the order keys that a layout gives to rows: in a stream their times as `i64` (see [`crate::order_keys`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// The smallest key in it.

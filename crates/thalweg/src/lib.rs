@@ -45,7 +45,6 @@ pub use arrow_schema;
 pub use database::{Database, DatabaseBuilder};
 pub use thalweg_kernel::repair::{RenamedTable, RepairReport};
 pub use thalweg_kernel::verify::{Damage, VerifyReport};
-pub use thalweg_table::layout::DEFAULT_BLOCK_ROWS;
 pub use thalweg_table::schema::{
     check_name, fold_name, parse_type, schema_of_names, shown_type, sql_type_name, type_name,
 };

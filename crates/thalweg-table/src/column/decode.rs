@@ -244,7 +244,7 @@ pub(super) fn check_head(head: &BlockHead, address: &Address) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     if head.rows() != head.positions() {
-        return Err(damaged(address, "a block of a stream has empty positions"));
+        return Err(damaged(address, "a block of rows has empty positions"));
     }
     check_stream_block(head, address)
 }

@@ -61,7 +61,7 @@ struct StoredColumn {
 pub(super) fn write(definition: &TableDefinition) -> Vec<u8> {
     #[expect(
         clippy::expect_used,
-        reason = "arrangements are stored as what serde_json wrote"
+        reason = "that it is JSON is what the trait asks of layouts"
     )]
     let layout = RawValue::from_string(definition.arrangement.stored()).expect("it is JSON");
     let stored = Stored {
@@ -90,6 +90,10 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
     let stored: Stored = json::read(text)?;
+    let layout = stored.layout.get();
+    let StoredKind { kind } = serde_json::from_str(layout).map_err(damaged)?;
+    let known = layouts.stored(&kind);
+    let known = known.ok_or_else(|| newer(format_args!("the layout \"{kind}\"")))?;
     let unoffered = [
         ("unique columns", stored.unique.is_some()),
         ("indexes", !stored.indexes.is_empty()),
@@ -102,10 +106,6 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
     let columns = stored.columns.into_iter().map(StoredColumn::into_column);
     let columns = columns.collect::<Result<_>>()?;
     let columns = Columns::new(columns, stored.next_column_id).map_err(damaged)?;
-    let layout = stored.layout.get();
-    let StoredKind { kind } = serde_json::from_str(layout).map_err(damaged)?;
-    let known = layouts.stored(&kind);
-    let known = known.ok_or_else(|| newer(format_args!("the layout \"{kind}\"")))?;
     let arrangement = known.read(layout, &columns).map_err(as_damage)?;
     TableDefinition::new(columns, arrangement, stored.summaries).map_err(damaged)
 }

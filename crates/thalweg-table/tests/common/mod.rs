@@ -179,7 +179,9 @@ impl Model {
         match self.order {
             Order::Time => row.ts,
             Order::Arrival => 0,
-            Order::Hash => { row.text.as_deref() }.map_or(0, |text| layouts::hash(text.as_bytes())),
+            Order::Hash => {
+                { row.text.as_deref() }.map_or(0, |text| layouts::by_hash::hash(text.as_bytes()))
+            }
         }
     }
 
@@ -658,7 +660,7 @@ fn check_equal(view: &TableView, model: &Model) {
     assert_eq!(found, wanted.map(|row| row.number).collect::<Vec<_>>());
     if model.order == Order::Hash {
         let total: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        let key = layouts::hash(text.as_bytes());
+        let key = layouts::by_hash::hash(text.as_bytes());
         let of_key = rows.iter().filter(|row| model.key(row) == key).count();
         assert!(total <= of_key, "{total} rows of {of_key}: {metrics:?}");
     }

@@ -1,9 +1,7 @@
 //! The layouts that tests run over: those of this version and one more, which nothing but tests knows.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-mod by_hash;
-
-pub(crate) use by_hash::hash;
+pub(crate) mod by_hash;
 
 use by_hash::ByHash;
 use thalweg_table::{CreateOptions, Layouts};
