@@ -49,8 +49,8 @@ impl SinceCheckpoint {
 /// Index pages wait to be written up to so many times what one commit makes anew at most.
 const UNWRITTEN_LIMITS: u64 = 2;
 
-/// So many times as much as calls for a checkpoint makes it come before full blocks of open rows are encoded. Rows that
-/// are encoded first are in no checkpoint, which copies what is open.
+/// A checkpoint is overdue at so many times of the amount that calls for one: it then comes before full blocks of open rows are
+/// encoded. Up to there these come first, for a checkpoint copies open rows.
 const OVERDUE: u64 = 2;
 
 /// How much calls for a checkpoint. Recovery has not much more than this to read, and beside appends that keep the

@@ -473,14 +473,18 @@ fn with_options(
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<CreateOptions> {
     for (name, value) in options.into_iter().flatten() {
+        let name: String = name.extract()?;
         if value.is_none() {
+            // Not given, which is no mistake if there is such an option.
+            let named = create.clone().with(&name, "");
+            named.layout_of(&Layouts::default()).or_raise()?;
             continue;
         }
         let value = match value.extract::<Vec<String>>() {
             Ok(items) => items.join(", "),
             Err(_) => value.str()?.to_string(),
         };
-        create = create.with(&name.extract::<String>()?, value);
+        create = create.with(&name, value);
     }
     Ok(create)
 }

@@ -51,7 +51,7 @@ pub struct EngineOptions {
     pub append_limits: AppendLimits,
     /// About so many rows are put in order by one commit of [`Engine::maintain`].
     pub maintain_rows: u64,
-    /// What tables can be.
+    /// The layouts that tables can have.
     pub layouts: Layouts,
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn newer(what: impl Display) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// What a field, kind or word that is not listed leads to, and what does not fit the page.
+/// `Unsupported` for a field, kind or word that is not listed, else `Corruption`.
 fn classified(error: &serde_json::Error) -> Error {
     let text = error.to_string();
     let is_unknown = ["unknown field", "unknown variant"]

@@ -1,4 +1,4 @@
-//! What a layout is: a way to order the rows of a table into blocks, and to find them again.
+//! The interface of a layout: a way to order the rows of a table into blocks, and to find them again.
 //!
 //! Invariants: the order key of a row follows from its values alone, and never changes. Rows lie in blocks, are merged and scanned by
 //! key and, where keys are equal, by arrival, whatever the layout. So a layout says what keys are, where blocks end, and which
@@ -18,7 +18,7 @@ use thalweg_kernel::summary::ValueRange;
 
 /// Rows of a full block, where an arrangement has no other default.
 pub const DEFAULT_BLOCK_ROWS: u32 = 4_096;
-/// What rows of a full block may be.
+/// The accepted numbers of rows of a full block.
 pub const BLOCK_ROWS_RANGE: RangeInclusive<u32> = 64..=1 << 20;
 
 /// A way to order rows into blocks. Tables choose one by its name.
@@ -89,7 +89,7 @@ pub trait Arrangement: Debug + Send + Sync {
         None
     }
 
-    /// What users call a column that the arrangement needs, as "the time column".
+    /// The users' name of a column that the arrangement needs, as "the time column".
     fn role(&self, place: usize) -> Option<&'static str> {
         let _ = place;
         None

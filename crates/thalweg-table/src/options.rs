@@ -4,7 +4,7 @@
 
 use crate::definition::{Columns, Summaries};
 use crate::error::invalid;
-use crate::layout::Layout;
+use crate::layout::{Layout, LayoutOptions};
 use crate::layouts::Layouts;
 use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
@@ -75,8 +75,7 @@ impl CreateOptions {
     /// The value of an option of the layout, if it was given.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.layout_options.iter().find(|(given, _)| given == name);
-        found.map(|(_, value)| value.as_str())
+        LayoutOptions::new(&self.layout_options).get(name)
     }
 
     /// The layout that they are for, one of these.

@@ -18,7 +18,7 @@ fn bombs_are_errors_on_a_stack_of_common_size() {
     thread.unwrap().join().unwrap();
 }
 
-/// What it takes to plan a sum grows with the square of its terms.
+/// The time to plan a sum grows with the square of its terms.
 fn bombs(sum_terms: usize) {
     let engine = engine();
     run(&engine, "CREATE TABLE t (v BIGINT)");

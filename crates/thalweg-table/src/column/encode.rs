@@ -410,7 +410,13 @@ fn check_batch(definition: &TableDefinition, batch: &RecordBatch, keys: (i64, i6
         return Err(invalid("the batch does not have the schema of the table"));
     }
     if !definition.key_ids().is_empty() {
-        let edge = |row: usize| definition.keys_of(&batch.slice(row, 1)).map(|keys| keys[0]);
+        let arrangement = definition.arrangement();
+        let edge = |row: usize| {
+            let columns = arrangement.key_columns().iter();
+            let columns: Vec<ArrayRef> =
+                columns.map(|at| batch.column(*at).slice(row, 1)).collect();
+            arrangement.keys(&columns, 1).map(|keys| keys[0])
+        };
         assert_eq!(
             (edge(0)?, edge(batch.num_rows() - 1)?),
             keys,

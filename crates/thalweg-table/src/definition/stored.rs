@@ -110,7 +110,7 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
     TableDefinition::new(columns, arrangement, stored.summaries).map_err(damaged)
 }
 
-/// What no version writes, but for what a newer one does.
+/// Makes errors of a layout ones of damage, but for those of a newer version.
 fn as_damage(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unsupported | ErrorKind::Corruption => error,
