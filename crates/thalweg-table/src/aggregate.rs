@@ -46,12 +46,12 @@ pub struct Bucket {
     pub origin: i64,
 }
 
-/// What came out.
+/// The result of an aggregate.
 #[derive(Clone, Debug)]
 pub struct AggregateResult {
     /// Groups with at least one row, by ascending key. Without buckets exactly one, even of no rows.
     pub groups: Vec<Group>,
-    /// What it took.
+    /// Counters of the work that it took.
     pub metrics: Arc<ScanMetrics>,
 }
 
@@ -218,7 +218,7 @@ impl Reading<'_> {
     }
 }
 
-/// What was found so far, by the number of the bucket.
+/// The groups found so far, by the number of the bucket.
 struct Groups {
     bucket: Option<Bucket>,
     /// Summaries of no rows, one for each column.
@@ -271,7 +271,7 @@ impl Groups {
             .for_each(|(known, column)| *known = known.merge(&column));
     }
 
-    /// Adds all rows below an entry if its summaries say all that is wanted.
+    /// Adds all rows below an entry if its summaries hold all that is wanted; returns whether they do.
     fn add_entry(&mut self, reader: &Reader, entry: &Entry) -> bool {
         let number = self.number(entry.key_min);
         let within = reader.keys().covers(entry.key_min, entry.key_max)

@@ -42,7 +42,7 @@ const SPLIT_DOUBLINGS: u64 = 6;
 const CHECK_BYTES: usize = 32 << 20;
 
 impl Table {
-    /// Appends all batches in one commit, whole or not at all, however many there are, and says how many rows they had.
+    /// Appends all batches in one commit, whole or not at all, however many there are, and returns how many rows they had.
     /// Columns are matched by name; rows may be in any order. `None` takes the durability of the engine.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl Table {
         self.append_while(batches, durability, &|| true)
     }
 
-    /// The same, cancelled when `go_on` returns false. It is called once for every 32 MiB of rows or so, before the commit; the
-    /// commit itself is not cancelled.
+    /// Appends as [`Self::append`] does; cancelled when `go_on` returns false. That is called once for every 32 MiB of rows or so,
+    /// before the commit; the commit itself is not cancelled.
     ///
     /// # Errors
     /// As [`Self::append`]; `Query` when it was cancelled, and nothing was stored then.
@@ -193,7 +193,7 @@ impl Input<'_> {
     }
 }
 
-/// What an append has taken in so far.
+/// The state of an append: the rows taken in so far, held or being encoded.
 struct Intake<'a> {
     table: &'a Table,
     shape: &'a Shape,
@@ -371,16 +371,16 @@ pub(crate) struct Output {
     block_bytes: u64,
     room: GroupRoom,
     fragments: Vec<Entry>,
-    /// What the entries of the fragments take in a frame.
+    /// Bytes that the entries of the fragments take in a frame.
     directory_bytes: u64,
     fragment: Option<OpenFragment>,
-    /// Whose kernel has staged them.
+    /// The engine whose kernel has staged them.
     engine: Option<Engine>,
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // What is finished and in no commit takes room for nothing.
+        // Finished fragments that are in no commit would take space for nothing.
         if let Some(engine) = self.engine.as_ref().filter(|_| !self.fragments.is_empty()) {
             let _ = engine.kernel().abandon_fragments(&self.fragments);
         }
@@ -573,7 +573,7 @@ pub(crate) fn concat(definition: &TableDefinition, batches: &[RecordBatch]) -> R
     })
 }
 
-/// About what the rows take, wherever they lie.
+/// The approximate bytes of the rows, wherever they lie.
 pub(crate) fn raw_bytes(batch: &RecordBatch) -> usize {
     use arrow_array::cast::AsArray;
     use arrow_schema::DataType;

@@ -12,20 +12,21 @@ use arrow_array::RecordBatch;
 use std::fmt;
 use thalweg_kernel::{Durability, Error, ErrorKind, Result};
 
-/// Rows that are collected before they are committed without being asked for.
+/// Rows that are collected before they are committed without a call of `flush`.
 const MOST_ROWS: usize = 65_536;
 /// Bytes of such rows.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Collects rows for a table and commits them in batches of 65,536 rows or 8 MiB; before that nobody sees them. Dropping it commits what is left; call [`Appender::flush`] to learn whether that worked. Rows
-/// that a call has reported as refused are not committed by a drop: whoever saw the error may have stored them otherwise.
+/// Collects rows for a table and commits them in batches of 65,536 rows or 8 MiB; before that nobody sees them. Dropping it commits
+/// what is left; call [`Appender::flush`] to learn whether that worked. Rows that a call has reported as refused are not committed
+/// by a drop: whoever saw the error may have stored them otherwise.
 pub struct Appender {
     table: Table,
     /// The columns of the rows put so far; none while a batch is refused.
     columns: Option<RowsDecoder>,
     /// A batch of which the last attempt to commit stored nothing.
     refused: Option<RecordBatch>,
-    /// Why nothing more is taken: it is not known whether some rows were stored.
+    /// The error that all later calls return: it is not known whether some rows were stored.
     failed: Option<Error>,
     version: u32,
     bytes: usize,
@@ -69,7 +70,7 @@ impl Appender {
     ///
     /// # Errors
     /// `Schema`, `OutOfDomain` and `Limit` when the row does not fit the table. Others when the rows before it could not be
-    /// committed: those are kept, as [`Appender::flush`] says. This row is left out in either case.
+    /// committed: those are kept, see [`Appender::flush`]. This row is left out in either case.
     pub fn put(&mut self, row: &[Value<'_>]) -> Result<()> {
         if self.will_commit() {
             self.commit(self.durability().min(Durability::Process))?;
@@ -98,8 +99,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Whether the next [`Appender::put`] commits first and so waits for the storage: callers that hold a lock which
-    /// others need let go of it then. All others take well under a microsecond.
+    /// Whether the next [`Appender::put`] commits first and so waits for the storage: a caller that holds a lock which others need
+    /// should release it before. All other calls take well under a microsecond.
     #[must_use]
     pub fn will_commit(&self) -> bool {
         let is_full = self.rows() >= MOST_ROWS || self.bytes >= MOST_BYTES;
@@ -128,7 +129,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Rows put and not yet committed.
+    /// The number of rows put and not yet committed.
     #[must_use]
     pub fn rows(&self) -> usize {
         let refused = self.refused.as_ref().map_or(0, RecordBatch::num_rows);
@@ -154,7 +155,7 @@ impl Appender {
         self.unsettled = true;
         let appended = self.table.append([Ok(batch.clone())], Some(durability));
         if let Err(error) = &appended {
-            // All other kinds say that nothing was stored.
+            // All other kinds mean that nothing was stored.
             if error.kind() == ErrorKind::Unavailable {
                 self.failed = Some(error.clone());
             } else {
@@ -167,7 +168,7 @@ impl Appender {
 
 impl Drop for Appender {
     fn drop(&mut self) {
-        // Nobody is left to tell. In a child of a fork the rows are its parent's.
+        // Nobody is left to report an error to. In a child of a fork the rows are its parent's.
         if self.refused.is_none() && self.table.engine().closed().check().is_ok() {
             let _ = self.flush();
         }

@@ -165,7 +165,7 @@ impl ValuesBuilder {
 /// Values of fixed width.
 #[derive(Debug)]
 struct FixedBuilder {
-    /// Bytes behind `used` are left over from an earlier use: they are not cleared again to be overwritten.
+    /// Bytes past `used` are left over from an earlier use: they are not cleared again to be overwritten.
     memory: MutableBuffer,
     used: usize,
     /// Where the memory goes back to.
@@ -194,14 +194,14 @@ impl FixedBuilder {
         }
     }
 
-    /// Lets `append` write behind what is used.
+    /// Lets `append` write after the bytes in use.
     fn append(&mut self, append: impl FnOnce(&mut MutableBuffer)) {
         self.memory.truncate(self.used);
         append(&mut self.memory);
         self.used = self.memory.len();
     }
 
-    /// So many bytes behind what is used, to be overwritten.
+    /// Returns room for so many values after the bytes in use, to be overwritten.
     fn grow<T: ArrowNativeType>(&mut self, values: usize) -> &mut [T] {
         let start = self.used / size_of::<T>();
         self.used += values * size_of::<T>();
@@ -246,19 +246,19 @@ impl ColumnBuilder {
         }
     }
 
-    /// Says that the rows whose values follow are all valid.
+    /// Marks the rows whose values follow as valid.
     #[inline]
     pub(crate) fn append_valid(&mut self, rows: usize) {
         self.nulls.append_n_non_nulls(rows);
     }
 
-    /// Says whether the next row whose value follows is valid.
+    /// Notes whether the next row, whose value follows, is valid.
     #[inline]
     pub(crate) fn append_is_valid(&mut self, is_valid: bool) {
         self.nulls.append(is_valid);
     }
 
-    /// Says which of the rows whose values follow are valid: some bits of a bitmap, lowest bit first.
+    /// Notes which of the rows whose values follow are valid: some bits of a bitmap, lowest bit first.
     pub(crate) fn append_validity(&mut self, bits: &[u8], range: Range<usize>) {
         let bits = BooleanBuffer::new(Buffer::from(bits), range.start, range.len());
         self.nulls.append_buffer(&NullBuffer::new(bits));
@@ -432,7 +432,7 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// Appends values of a narrower type. Apart, as its many loops would make each append of one value save a dozen registers.
+/// Appends values of a narrower type. Not inlined: its many loops would make each append of one value save a dozen registers.
 #[inline(never)]
 pub(crate) fn append_widened(
     from: ElementType,

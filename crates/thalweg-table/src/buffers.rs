@@ -85,7 +85,7 @@ impl Drop for Lent {
             return;
         };
         let buffer = std::mem::replace(&mut self.buffer, MutableBuffer::new(0));
-        // Never waited for: in a child of a fork the lock may be held by a thread that is not there.
+        // Without waiting for the lock: in a child of a fork it may be held by a thread that is not there.
         if let Some(mut free) = home.free.try_lock()
             && free.bytes + buffer.capacity() <= MOST_KEPT_BYTES
         {

@@ -46,8 +46,7 @@ impl Engine {
         }
     }
 
-    /// [`Engine::create_table`] without a handle of it, which there is none of once another drops the table.
-    ///
+    /// Makes a table as [`Engine::create_table`] does, but returns no handle: there is none once somebody else drops the table.
     /// # Errors
     /// As there, but for `NotFound` of the new table.
     pub fn add_table(&self, name: &str, schema: &Schema, options: &CreateOptions) -> Result<()> {
@@ -72,7 +71,7 @@ impl Engine {
         if let Some(taken) = self.newest()?.table_named(name) {
             return Err(name_is_taken(&taken.name));
         }
-        // The commits that follow are behind it in the log: they are on stable storage no sooner.
+        // The commits that follow come after it in the log, so they reach stable storage no sooner.
         let durability = self.options().durability.min(Durability::Process);
         unlisted::with_free_name(|unlisted| {
             let created = self.commit_table(unlisted, &definition, durability)?;
@@ -125,7 +124,7 @@ impl Engine {
         self.drop_numbered(table, name)
     }
 
-    /// Removes the tables with these names in one commit: behind a crash all of them are there, or none is.
+    /// Removes the tables with these names in one commit: after a crash all of them are there, or none is.
     ///
     /// # Errors
     /// `NotFound` for a name without a table; nothing was removed then.
@@ -167,7 +166,7 @@ impl Engine {
         })
     }
 
-    /// [`Table::maintain`] for every table. Then files go that are of no use any more.
+    /// Maintains every table as [`Table::maintain`] does, then removes files that are not needed any more.
     ///
     /// # Errors
     /// As there; tables before the one that failed are done.
@@ -208,8 +207,9 @@ impl Engine {
         }
     }
 
-    /// Writes blocks anew without their deleted rows, until the masks of these take half of the room that there is for them: of the
-    /// tables first that have most. What fails in a table is not reported: whether there is room tells whoever needs it.
+    /// Rewrites blocks without their deleted rows, first in the tables with the most masks, until all masks take no more than half
+    /// of the room that there is for them. A failure in a table is not reported: whoever needs the room finds out whether there is
+    /// enough.
     pub(crate) fn rewrite_deleted_rows(&self) -> Result<()> {
         let snapshot = self.newest()?;
         let masked = snapshot.tables().filter_map(|table| {
@@ -217,14 +217,14 @@ impl Engine {
             Some((bytes, table.name.to_string()))
         });
         let mut masked: Vec<(u64, String)> = masked.collect();
-        // What it needs may be rewritten.
+        // A snapshot would keep the files that are rewritten.
         drop(snapshot);
         masked.sort_unstable_by(|a, b| b.cmp(a));
         for (_, name) in masked {
             if self.kernel().mask_bytes()? <= MANY_MASKS_BYTES {
                 break;
             }
-            // Damage in one table keeps the others from being rewritten no more than it keeps rows of them from being deleted.
+            // Damage in one table must not keep the others from being rewritten.
             let _ = self.maintain_named(&name);
         }
         Ok(())
@@ -245,7 +245,7 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
     })
 }
 
-/// What to say of the tables that there are: only some of many, so that a failed lookup among them stays cheap.
+/// The end of a message that lists the tables there are: only some of many, so that a failed lookup among them stays cheap.
 fn listed(snapshot: &Snapshot, wanted: &str) -> String {
     let some = snapshot.tables().take(MOST_COMPARED);
     let some = some.filter(|table| !is_unlisted(&table.name));

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Every column of a block has a *values* chunk; one that has nulls also a *validity* chunk. A column that is null
 //!   throughout has the validity chunk alone. A column without chunks did not exist when the block was written.
-//! - What lies in null rows says nothing and costs little: the value before (so that runs and slopes go on), an empty
+//! - The values of null rows have no meaning and cost little: the value before (so that runs and slopes go on), an empty
 //!   string, false. So equal rows are equal bytes.
 //! - A large block has zones of its summarised columns, so that a scan reads only pages that can have what it looks for.
 //! - Values are decoded where they stay: a full page of the column's own type is written once, into the memory of the

@@ -33,7 +33,7 @@ pub fn conform(definition: &TableDefinition, batch: &RecordBatch) -> Result<Reco
     conform_after(0, definition, batch)
 }
 
-/// The same for a batch that comes after `before` rows, which messages count too.
+/// Conforms a batch that comes after `before` rows, which messages count too.
 pub(crate) fn conform_after(
     before: u64,
     definition: &TableDefinition,
@@ -137,7 +137,7 @@ fn has_no_value(array: &ArrayRef, to: &DataType) -> bool {
     }
 }
 
-/// Same names in the same order and same types: nothing to match or cast.
+/// Whether names, their order and the types are the same: then there is nothing to match or cast.
 fn fits(wanted: &Schema, given: &Schema) -> bool {
     let (wanted, given) = (wanted.fields(), given.fields());
     wanted.len() == given.len()
@@ -259,7 +259,7 @@ fn is_out_of_range(array: &ArrayRef, row: usize, wanted: &DataType) -> bool {
     !is_nan && arrow_cast::cast_with_options(&value, wanted, &options).is_err()
 }
 
-/// What is wrong with a text that is no value of a type of times, which are the only ones that are made of texts.
+/// The reason why a text is no value of a type of times, for a message. No other types are made of texts.
 fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
     let name = shown_type(wanted);
     let text = arrow_cast::cast(&array.slice(row, 1), &DataType::LargeUtf8);
@@ -282,7 +282,7 @@ fn no_time(array: &ArrayRef, row: usize, wanted: &DataType) -> String {
     }
 }
 
-/// The type that reaches further than one of times whose range a value is outside of.
+/// Advice for a value outside the range of a type of times: the type that reaches further.
 fn wider(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Timestamp(TimeUnit::Nanosecond, None) => {

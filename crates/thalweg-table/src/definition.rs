@@ -44,7 +44,7 @@ pub struct TableDefinition {
     columns: Columns,
     arrangement: Arc<dyn Arrangement>,
     summaries: Summaries,
-    /// What users see; one for the life of the definition, so that batches can be compared by pointer.
+    /// The schema that users see; one for the life of the definition, so that batches can be compared by pointer.
     schema: SchemaRef,
     /// The ids of the columns that keys are worked out from.
     key_ids: Vec<u32>,
@@ -103,7 +103,7 @@ impl TableDefinition {
         &*self.arrangement
     }
 
-    /// The options that make a table of the same layout, without those that are as by default.
+    /// The options that make a table of the same layout, without those at their defaults.
     pub fn layout_options(&self) -> Vec<(&'static str, String)> {
         self.arrangement.options(&self.columns)
     }
@@ -149,7 +149,7 @@ impl TableDefinition {
         self.columns.next_id()
     }
 
-    /// What users see. The same pointer for the life of this definition.
+    /// The schema that users see. The same pointer for the life of this definition.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }

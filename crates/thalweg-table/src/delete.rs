@@ -27,8 +27,9 @@ use thalweg_kernel::{
 const MOST_CONFLICTS: u32 = 64;
 
 impl Table {
-    /// Deletes all rows with order keys of a range, in one commit, and says how many there were. It costs what lies at the borders
-    /// of the range, however many rows are deleted: none of those between is read. Rows that are appended during the call stay.
+    /// Deletes all rows with order keys of a range, in one commit, and returns how many there were. It costs what lies at the
+    /// borders of the range, however many rows are deleted: none of those between is read. Rows that are appended during the call
+    /// stay.
     ///
     /// # Errors
     /// `Limit` where too many blocks reach out of the range, because rows came late: `maintain` puts them in order; `Conflict`

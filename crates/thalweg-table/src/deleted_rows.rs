@@ -65,7 +65,7 @@ pub(crate) fn step_into(table: &TableSnapshot, entry: &Entry, place: Option<Plac
         None => false,
         Some(BlockMask::Blocks { .. }) => true,
         Some(BlockMask::Rows(hidden)) => {
-            // Of others reading it says what is wrong.
+            // Positions that the block does not have are reported when it is read.
             u64::from(hidden.rows()) == entry.rows && u64::from(hidden.end()) == entry.rows
         }
     };

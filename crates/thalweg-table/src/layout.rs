@@ -1,7 +1,7 @@
 //! The interface of a layout: a way to order the rows of a table into blocks, and to find them again.
 //!
 //! Invariants: the order key of a row follows from its values alone, and never changes. Rows lie in blocks, are merged and scanned by
-//! key and, where keys are equal, by arrival, whatever the layout. So a layout says what keys are, where blocks end, and which
+//! key and, where keys are equal, by arrival, whatever the layout. So a layout defines what keys are, where blocks end, and which
 //! questions they answer; how rows are taken in, read, deleted and rewritten is the same for all.
 
 use crate::definition::columns::Columns;
@@ -57,7 +57,7 @@ pub trait Arrangement: Debug + Send + Sync {
     /// The layout part of the stored definition: a JSON object with a field `kind`, the name of the layout.
     fn stored(&self) -> String;
 
-    /// The options that make the same arrangement, without those that are as by default.
+    /// The options that make the same arrangement, without those at their defaults.
     fn options(&self, columns: &Columns) -> Vec<(&'static str, String)>;
 
     /// Rows of a full block.
@@ -83,7 +83,7 @@ pub trait Arrangement: Debug + Send + Sync {
         None
     }
 
-    /// Keys that all rows have whose column at `place` has a value of `values`; `None` where it says nothing of keys.
+    /// Keys that all rows have whose column at `place` has a value of `values`; `None` where these values do not limit the keys.
     fn keys_of_values(&self, place: usize, values: &ValueRange) -> Option<KeyRange> {
         let _ = (place, values);
         None

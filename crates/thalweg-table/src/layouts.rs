@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
-/// What this version has.
+/// The layouts of this version.
 const OF_THIS_VERSION: [&dyn Layout; 1] = [&Stream];
 /// Names that are kept for coming versions: asking for one is no typing mistake.
 const LATER: [&str; 3] = ["points", "series", "array"];
@@ -32,7 +32,7 @@ impl fmt::Debug for Layouts {
 }
 
 impl Layouts {
-    /// These and one more.
+    /// These layouts and one more.
     ///
     /// # Panics
     /// When one of these has the same name or number.

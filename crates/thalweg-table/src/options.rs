@@ -1,4 +1,4 @@
-//! What a table is created with, besides its columns.
+//! The options that a table is created with, besides its columns.
 //!
 //! Invariants: an option is known by one name in SQL, Python and here; an unknown one is an error that lists the known.
 
@@ -37,7 +37,7 @@ pub struct CreateOptions {
     pub summaries: SummaryOption,
 }
 
-/// Which columns blocks are summarised by, as users say it.
+/// Which columns blocks are summarised by, as users write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SummaryOption {
     /// All columns of a table of up to 64, else those alone that keys are worked out from.
@@ -57,7 +57,7 @@ impl CreateOptions {
         Self::default().with("time", time.into())
     }
 
-    /// These and one more option, by its name in any case, in the place of an earlier one of that name.
+    /// These options and one more, by its name in any case, in the place of an earlier one of that name.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         let (name, value) = (name.trim().to_lowercase(), value.to_string());
@@ -78,10 +78,10 @@ impl CreateOptions {
         LayoutOptions::new(&self.layout_options).get(name)
     }
 
-    /// The layout that they are for, one of these.
+    /// The layout that the options are for, one of `layouts`.
     ///
     /// # Errors
-    /// When there is no such layout, or an option is not one that it has. What the values say is checked when the table is made.
+    /// When there is no such layout, or an option is not one that it has. The values are checked when the table is made.
     pub fn layout_of(&self, layouts: &Layouts) -> Result<&'static dyn Layout> {
         let layout = match &self.layout {
             Some(name) => layouts.named(name)?,
@@ -143,7 +143,7 @@ impl SummaryOption {
         }
     }
 
-    /// Names become ids.
+    /// Replaces names by ids.
     pub(crate) fn resolve(&self, columns: &Columns) -> Result<Summaries> {
         Ok(match self {
             Self::Auto => Summaries::Auto,

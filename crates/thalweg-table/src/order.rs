@@ -194,7 +194,7 @@ impl Cutter {
             let end = if left == 0 {
                 rows.len()
             } else {
-                // The whole unit nearest to the even cut that leaves no more than fits into the blocks behind it.
+                // The whole unit nearest to the even cut that leaves no more than fits into the blocks after it.
                 let even = u128::from(rows.len() as u64) * number as u128 / count as u128;
                 let even = usize::try_from(even).unwrap_or(rows.len());
                 let least = rows.len() - left * block_rows;

@@ -188,7 +188,7 @@ impl<T: Send> Run for Task<T> {
         let Some(job) = self.start() else { return };
         match catch_unwind(AssertUnwindSafe(job)) {
             Ok(result) => self.finish(State::Done(result)),
-            // Whoever waits is woken, and hears of it.
+            // Whoever waits is woken and gets the panic.
             Err(panic) => {
                 self.finish(State::Panicked(Panicked::from_payload(&*panic)));
                 resume_unwind(panic)
@@ -204,7 +204,7 @@ pub(crate) struct Ticket<T: Send> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// A job that nobody knows of yet.
+    /// Makes a job; no worker knows of it before it is submitted.
     pub(crate) fn new(job: impl FnOnce() -> T + Send + 'static) -> Self {
         let state = Mutex::new(State::Queued(Box::new(job) as Job<T>));
         Self {
@@ -215,7 +215,7 @@ impl<T: Send + 'static> Ticket<T> {
         }
     }
 
-    /// Does the job here, or the first of `others` that nobody has begun, for as long as a worker is busy with this one:
+    /// Waits for the job. While a worker is busy with it, runs those of `others` here that nobody has begun:
     /// who waits for rows might as well decode some.
     pub(crate) fn wait_helping<'a>(self, others: impl IntoIterator<Item = &'a Self>) -> T {
         let mut others = others.into_iter();

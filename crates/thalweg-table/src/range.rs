@@ -1,4 +1,4 @@
-//! What a reader asks for: ranges of the order key and of other columns.
+//! Ranges of the order key and of other columns, as readers ask for them.
 //!
 //! Invariants: a [`KeyRange`] is closed at both ends, so that every key of the type, the largest too, can be asked for;
 //! it is empty exactly when `first > last`.
@@ -106,6 +106,6 @@ impl From<Option<RangeInclusive<i64>>> for KeyRange {
 pub struct ColumnRange {
     /// The column's place in the schema.
     pub column: usize,
-    /// What is wanted of it, in the unit of the column.
+    /// The wanted values, in the unit of the column.
     pub range: ValueRange,
 }

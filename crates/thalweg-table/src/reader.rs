@@ -127,7 +127,7 @@ impl Reader {
         &self.ids
     }
 
-    /// What the rows are from.
+    /// The snapshot that the rows are from.
     pub(crate) fn snapshot(&self) -> &TableSnapshot {
         &self.snapshot
     }
@@ -220,7 +220,7 @@ impl Reader {
         !self.ranges.is_empty() && to_usize(entry.rows).div_ceil(PAGE_ROWS) >= LEAST_PAGES
     }
 
-    /// What of these rows lies in pages that can have a value of each wanted range.
+    /// Those of these rows that lie in pages which can have a value of each wanted range.
     fn parts(
         &self,
         block: &mut BlockReader<'_>,
@@ -308,7 +308,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The batch with one NaN, of the rows of some blocks. Summaries tell where there is none to look for.
+    /// Puts one NaN into a batch of rows of some blocks. Columns in which summaries count no NaN are not searched.
     fn settled(&self, batch: RecordBatch, blocks: &[Block]) -> RecordBatch {
         let has_none = |id: u32, entry: &Entry| {
             let summary = entry.covering_summary(id);

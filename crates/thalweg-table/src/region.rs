@@ -61,7 +61,7 @@ pub struct RegionReader {
     table: TableId,
     threads: usize,
     spare: Spare<Scratch>,
-    /// What keeps the files of the blocks.
+    /// The view, if there is one: it keeps the files of the blocks.
     view: Option<TableView>,
 }
 
@@ -291,7 +291,7 @@ impl<'a, C> Share<'a, C> {
     }
 }
 
-/// What all threads know.
+/// The parts of a call that all its threads share.
 struct Job<'a> {
     chunk: (u32, Role),
     opened: &'a [Opened<'a>],
@@ -351,7 +351,7 @@ impl RegionReader {
     }
 
     /// Reads the bits of a column into `target`, as 0 and 1: its values, if they are booleans, or which cells are not null.
-    /// [`Role::Presence`] of column 0 says which cells there are.
+    /// [`Role::Presence`] of column 0 has which cells exist.
     ///
     /// # Errors
     /// As [`Self::values`].
@@ -362,7 +362,8 @@ impl RegionReader {
         regions: &[BlockRegion],
         target: &mut Strided<'_, u8>,
     ) -> Result<()> {
-        // Of null booleans there is nothing; where nothing is said of nulls and empty cells there are none.
+        // Without a chunk of values all booleans are null, so any value will do; without one of validity or presence no cell is
+        // null or empty.
         let absent = u8::from(role != Role::Values);
         self.read::<u8, Flags>((column_id, role), absent, regions, target)
     }
@@ -566,7 +567,7 @@ fn inner_edges(open: &Opened<'_>, along: usize) -> impl Iterator<Item = usize> {
     inner.map(move |number| at + (number * page - start) as usize)
 }
 
-/// Reads what of its regions lies in a share.
+/// Reads the parts of regions that lie in a share.
 fn read_share<C: ArrowNativeType, R: PageReader<C>>(
     job: &Job<'_>,
     share: Share<'_, C>,

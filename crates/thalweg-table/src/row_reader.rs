@@ -40,7 +40,7 @@ pub struct RowAddress {
 pub enum RowPlace {
     /// In a block of the log or of a fragment.
     Block {
-        /// Where it lies in the index, which tells whether the table still has it.
+        /// Where it lies in the index, which shows whether the table still has it.
         place: Place,
         /// Where its bytes are.
         address: Address,
@@ -65,7 +65,7 @@ pub struct RowReader {
     /// The blocks that were found in the index, with marks of their masks.
     found: HashMap<(Place, Address), RunMarks>,
     found_marks: usize,
-    /// Which row of the result is read at which time.
+    /// The order in which the rows of the result are read.
     order: Vec<u32>,
     positions: Vec<u32>,
 }
@@ -147,7 +147,7 @@ impl RowReader {
         if is_in_order {
             return Ok(batch);
         }
-        // Where each wanted row has come.
+        // The place of each wanted row among those that were read.
         let mut came = vec![0; rows.len()];
         for (at, row) in (0_u32..).zip(&self.order) {
             came[*row as usize] = at;

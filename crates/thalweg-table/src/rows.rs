@@ -1,6 +1,6 @@
-//! Raw rows: the payload of a ROWS section, which the kernel carries without looking.
+//! Raw rows: the payload of a ROWS section, which is opaque to the kernel.
 //!
-//! Invariants: a payload names its columns by id and says how their values lie, so that it can be read under any later
+//! Invariants: a payload names its columns by id and describes how their values lie, so that it can be read under any later
 //! definition of its table; decoding checks every length against what is left before it takes memory for it, apart
 //! from columns that are null throughout. The bytes are described in `docs/format/rows.md`.
 
@@ -140,7 +140,7 @@ fn nulls_of(batch: &RecordBatch, index: usize) -> Nulls {
     }
 }
 
-/// Appends bits, those behind the last one zero.
+/// Appends bits; those past the last one are zero.
 fn put_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
     let bytes = bits.len().div_ceil(8);
     out.extend_from_slice(&bits.sliced().as_slice()[..bytes]);
@@ -599,7 +599,7 @@ enum Values<'a> {
     Strings { lengths: &'a [u8], data: &'a [u8] },
 }
 
-/// What is left of a payload.
+/// The rest of a payload, which is still to be read.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

@@ -1,4 +1,4 @@
-//! Scans: what is asked for, the batches that come back, and what it took to find them. The same for every layout.
+//! Scans: requests, the batches that come back, and counters of the work. The same for every layout.
 
 pub(crate) mod merge;
 pub(crate) mod plan;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_kernel::{Error, ErrorKind, Result};
 
-/// Rows of a batch that a scan returns, unless told otherwise.
+/// Rows of a batch that a scan returns, unless the request sets another size.
 pub const DEFAULT_BATCH_ROWS: usize = 16_384;
 
 /// Which rows and columns a scan returns.
@@ -91,7 +91,7 @@ impl NamedTable {
     }
 }
 
-/// What a layout's reader gives a [`Scan`].
+/// A source of the batches of a [`Scan`].
 pub(crate) trait BatchSource: Send {
     /// The next batch with at least one row.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
@@ -125,7 +125,7 @@ impl Scan {
         &self.schema
     }
 
-    /// What was read so far; goes on counting.
+    /// Counters of the work so far; they go on counting.
     pub fn metrics(&self) -> &Arc<ScanMetrics> {
         &self.metrics
     }
@@ -164,7 +164,7 @@ impl Iterator for Scan {
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a scan or an aggregate took, counted while it runs.
+        /// The work of a scan or an aggregate, counted while it runs.
         #[derive(Debug, Default)]
         pub struct ScanMetrics { $($name: AtomicU64,)* }
 

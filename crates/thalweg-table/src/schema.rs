@@ -18,9 +18,9 @@ pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// Bytes of the name of a time zone.
 pub const MAX_ZONE_BYTES: usize = 64;
 
-/// What a column given as `data_type` is stored and returned as, or `None` when this version cannot store it.
+/// The type that a column given as `data_type` is stored and returned as; `None` when this version cannot store it.
 ///
-/// Encodings that only say how values lie in memory (views, large offsets, dictionaries) become the plain type.
+/// Encodings that only concern how values lie in memory (views, large offsets, dictionaries) become the plain type.
 pub fn stored_type(data_type: &DataType) -> Option<DataType> {
     use DataType as T;
     Some(match data_type {
@@ -361,7 +361,7 @@ fn parse_timestamp(arguments: &[&str], zone: Option<&str>) -> Option<DataType> {
     Some(DataType::Timestamp(unit, zone.map(Arc::from)))
 }
 
-/// A zone that its type name can carry. Whether it exists is asked when a table is made: lists of zones change.
+/// A zone that its type name can carry. Whether it exists is checked when a table is made: lists of zones change.
 fn zone_is_sound(zone: &str) -> bool {
     (1..=MAX_ZONE_BYTES).contains(&zone.len())
         && zone.bytes().all(|byte| {

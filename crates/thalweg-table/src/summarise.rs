@@ -1,6 +1,6 @@
 //! Summaries of columns that are in memory: the same ones that blocks carry.
 //!
-//! Invariants: what a type's summary can say depends on the type alone, so that summaries of rows and of blocks merge. Bounds of
+//! Invariants: what a type's summary can hold depends on the type alone, so that summaries of rows and of blocks merge. Bounds of
 //! strings are beside their summaries, and only blocks have them.
 
 use crate::assemble::fixed_values;
@@ -14,7 +14,7 @@ use thalweg_codec::ElementType;
 use thalweg_kernel::bitmap::Bitmap;
 use thalweg_kernel::summary::{ByteBounds, ColumnSummary, SUMMARY_CHUNK_ROWS, SummaryKind};
 
-/// What the summaries of a column of a stored type say.
+/// The kind of the summaries of a column of a stored type.
 pub(crate) fn summary_kind(data_type: &DataType) -> SummaryKind {
     use ElementType as E;
     match element_type(data_type) {
@@ -32,7 +32,8 @@ pub(crate) fn summarise(column_id: u32, array: &ArrayRef) -> ColumnSummary {
     summarise_pages(column_id, array, None)
 }
 
-/// The same; adds the summaries of its pages to `pages`, but for columns of which only nulls are counted.
+/// Summarises as [`summarise`] does; adds the summaries of the column's pages to `pages`, but for columns of which only nulls are
+/// counted.
 pub(crate) fn summarise_pages(
     column_id: u32,
     array: &ArrayRef,

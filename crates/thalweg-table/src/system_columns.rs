@@ -12,7 +12,7 @@ use thalweg_kernel::{Error, ErrorKind, Result};
 /// The ids from here on are those of system columns.
 pub const FIRST_SYSTEM_COLUMN: u32 = 0xFF_FF00;
 
-/// Says which cells of an array are deleted.
+/// Marks which cells of an array are deleted.
 pub const TOMBSTONE_COLUMN: u32 = 0xFF_FFFF;
 
 /// The times of the stamps of the cells of an array.

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind, Result, TableId, TableSnapshot};
 
-/// A definition that changes while a commit is prepared makes it start again, so often at most.
+/// Most attempts at a commit while the definition keeps changing.
 const MOST_ATTEMPTS: usize = 16;
 
 /// A table to write to and to take views of. Clones share it.
@@ -27,7 +27,7 @@ pub struct Table {
     shape: Arc<ArcSwap<Shape>>,
 }
 
-/// What a writer needs to know of a table.
+/// The version, definition and row writer of a table, as a writer needs them.
 pub(crate) struct Shape {
     pub(crate) version: u32,
     pub(crate) definition: Arc<TableDefinition>,
@@ -60,7 +60,7 @@ impl Table {
         Self::called(engine, table, &table.name)
     }
 
-    /// A handle that says another name than the one the table has yet.
+    /// A handle with another name than the table has so far.
     pub(crate) fn called(engine: Engine, table: &TableSnapshot, name: &str) -> Result<Self> {
         let shape = Arc::new(ArcSwap::from_pointee(Shape::of(&engine, table)?));
         Ok(Self {
@@ -175,7 +175,7 @@ pub struct TableView {
     definition: Arc<TableDefinition>,
 }
 
-/// What is known of a table without reading its rows.
+/// Statistics of a table, known without reading its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
     /// Rows.
@@ -197,7 +197,7 @@ pub struct TableStats {
     pub max_key: Option<i64>,
 }
 
-/// What maintenance did.
+/// The work that maintenance did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintained {
     /// Commits that it took; 0 when there was nothing to do.
@@ -246,7 +246,7 @@ impl TableView {
         &self.engine
     }
 
-    /// The table in the storage below.
+    /// The table's snapshot in the kernel.
     #[must_use]
     pub fn snapshot(&self) -> &TableSnapshot {
         &self.snapshot

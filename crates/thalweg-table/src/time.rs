@@ -357,9 +357,9 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
             "\"{text}\" is not a time; write for example 2026-01-31, 2026-01-31T09:30:00.25 or 2026-01-31T09:30:00+02:00"
         ))
     };
-    // The parser behind wants two digits of the hour, and seconds.
+    // The parser below wants two digits of the hour, and seconds.
     let full = full_time_text(text).map_or(Cow::Borrowed(text), Cow::Owned);
-    // Digits behind the ninth would be dropped without a word.
+    // Digits after the ninth would be dropped silently.
     let fraction = full.split_once('.').map_or("", |(_, rest)| rest);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit);
     if digits.skip(9).any(|digit| digit != b'0') {

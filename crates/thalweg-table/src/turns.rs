@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex, MutexGuard};
 
-/// How long a thread waits until it asks whether it should go on waiting.
+/// How long a thread waits between two calls of its `go_on`.
 const ASKED_EACH: Duration = Duration::from_millis(20);
 
 /// A value, and the threads that wait for it.
@@ -58,7 +58,7 @@ impl<T> Turns<T> {
         !self.queue.lock().numbers.is_empty()
     }
 
-    /// Waits for a turn; `None` if that is given up, because `go_on`, which is asked where it has to be waited for, says no.
+    /// Waits for a turn; `None` if `go_on`, which is called while waiting, returns false.
     pub(crate) fn wait(&self, go_on: &dyn Fn() -> bool) -> Option<Turn<'_, T>> {
         let place = Place {
             turns: self,

@@ -30,7 +30,7 @@ pub enum Value<'a> {
     Decimal {
         /// The digits.
         unscaled: i128,
-        /// How many of them are behind the point.
+        /// How many of them are after the point.
         scale: i8,
     },
     /// A string; for a time it is ISO 8601.

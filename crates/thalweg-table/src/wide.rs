@@ -36,7 +36,7 @@ pub fn widened_sum(array: &dyn Array) -> Option<ArrayRef> {
     by_type(array, &Sum)
 }
 
-/// What is done with the values.
+/// An operation on the values of an array.
 trait Work {
     fn narrow<T: ArrowPrimitiveType>(&self, array: &PrimitiveArray<T>) -> Decimal128Array
     where

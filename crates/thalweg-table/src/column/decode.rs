@@ -28,7 +28,7 @@ pub struct BlockDecoder {
     string_bytes: usize,
     read_bytes: u64,
     scratch: Scratch,
-    /// What is to be read of a block: reused.
+    /// The pages to be read of a block; the list is reused.
     wanted: Vec<Wanted>,
     /// Memory of large columns, used again.
     buffers: Option<Arc<Buffers>>,
@@ -438,7 +438,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// A page of bits, those behind the last row zero.
+    /// Reads a page of bits; those past the last row are zero.
     fn bits(&mut self, chunk: &ChunkPages, page: usize) -> Result<&[u8], DecodeError> {
         let rows = chunk.page_rows(page);
         self.page.resize(rows.div_ceil(8), 0);

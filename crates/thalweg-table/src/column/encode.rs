@@ -346,7 +346,7 @@ impl BlockEncoder {
     }
 }
 
-/// What a block is to have of a column besides its values.
+/// The parts that a block is to have of a column besides its values.
 #[derive(Clone, Copy)]
 struct Wants {
     summary: bool,
@@ -380,7 +380,7 @@ fn fits_one_block(batch: &RecordBatch, filters: usize) -> bool {
     raw_bytes(batch) <= MAX_RAW_BYTES && (pages == 1 || entries <= MAX_PAGE_ENTRIES)
 }
 
-/// What the rows take in memory, nearly: bits and validity are left out.
+/// Bytes that the rows take in memory, nearly: bits and validity are left out.
 pub(crate) fn raw_bytes(batch: &RecordBatch) -> usize {
     let column = |array: &ArrayRef| {
         let span =

@@ -1,6 +1,6 @@
 //! Filters: split block Bloom filters, as Apache Parquet defines them, over the values of a column of a block.
 //!
-//! Invariants: a filter never says of a value that the column has that it is absent; a value has one fingerprint whatever
+//! Invariants: a filter never reports a value that the column has as absent; a value has one fingerprint whatever
 //! the width of its type, so that a filter stays true when the type of its column widens; nulls are in no filter.
 
 use super::with_number;
@@ -18,7 +18,7 @@ use xxhash_rust::xxh64::xxh64;
 /// Words of a block of a filter.
 const WORDS: usize = 8;
 
-/// What the low half of a fingerprint is multiplied by for each word.
+/// The factors of the low half of a fingerprint, one for each word.
 const SALTS: [u32; WORDS] = [
     0x47b6_137b,
     0x4497_4d91,
@@ -33,36 +33,36 @@ const SALTS: [u32; WORDS] = [
 /// Bits for each value, where all differ: of a hundred absent ones about one seems to be there.
 const BITS_PER_VALUE: usize = 11;
 
-/// A value as filters know it.
+/// The hash that stands for a value in filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of a signed integer, a date, a time or a boolean.
+    /// The fingerprint of a signed integer, a date, a time or a boolean.
     #[must_use]
     pub fn of_i64(value: i64) -> Self {
         Self(xxh64(&value.to_le_bytes(), 0))
     }
 
-    /// Of an unsigned integer.
+    /// The fingerprint of an unsigned integer.
     #[must_use]
     pub fn of_u64(value: u64) -> Self {
         Self(xxh64(&value.to_le_bytes(), 0))
     }
 
-    /// Of a float. Those that are equal have one, and so have all NaNs.
+    /// The fingerprint of a float. Floats that are equal have the same one, and so have all NaNs.
     #[must_use]
     pub fn of_f64(value: f64) -> Self {
         Self::of_u64(float_bits(value))
     }
 
-    /// Of a decimal, as the integer that is stored.
+    /// The fingerprint of a decimal, as the integer that is stored.
     #[must_use]
     pub fn of_i128(value: i128) -> Self {
         Self(xxh64(&value.to_le_bytes(), 0))
     }
 
-    /// Of a string or a binary value.
+    /// The fingerprint of a string or a binary value.
     #[must_use]
     pub fn of_bytes(value: &[u8]) -> Self {
         Self(xxh64(value, 0))

@@ -36,7 +36,7 @@ pub struct ValueDecoder {
     /// One for each column, and one for presence.
     decoders: Vec<Decoder>,
     set: PageSet,
-    /// What is wanted of each column.
+    /// The pages to be read of each column.
     wanted: Vec<WantedColumn>,
     places: Places,
     scratch: Scratch,
@@ -119,7 +119,7 @@ impl ValueDecoder {
         self.push_rows(&store.block(address)?, positions)
     }
 
-    /// The same of a block whose head was read.
+    /// Adds rows of a block whose head was read, as [`Self::push`] does.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -139,7 +139,7 @@ impl ValueDecoder {
         Ok(())
     }
 
-    /// Notes what is to be read; returns what of presence.
+    /// Notes the pages to be read; returns those of presence.
     fn want(&mut self, head: &BlockHead) -> Option<PagesOf> {
         let (set, pages) = (&mut self.set, &self.places.pages);
         set.clear();

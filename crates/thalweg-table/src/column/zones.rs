@@ -240,7 +240,8 @@ fn misses<T: Copy + Ord>((low, high): (T, T), (first, last): (Option<T>, Option<
     low > high || first.is_some_and(|first| high < first) || last.is_some_and(|last| low > last)
 }
 
-/// A NaN as the high says that there is one, and nothing of the largest number.
+/// Whether no float between these bounds is wanted. A NaN as the high means that the page has one, and says nothing of its largest
+/// number.
 fn misses_floats(
     (low, high): (f64, f64),
     (min, max): (Option<f64>, Option<f64>),

@@ -41,7 +41,7 @@ impl TableDefinition {
     }
 }
 
-/// What to store in place of values of a type that cannot be.
+/// Advice on what to store in place of values of a type that cannot be stored.
 fn instead_of(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Time32(_) | DataType::Time64(_) => {

@@ -38,7 +38,7 @@ impl TableView {
         scan(self, request).map_err(|error| self.named().in_words(error))
     }
 
-    /// Up to `count` scans that together return what one scan would: each a range of keys behind the one before, with
+    /// Up to `count` scans that together return what one scan would: each a range of keys after the one before, with
     /// about as many rows. A limit holds for each of them.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
         .min(BATCH_BYTES / row_bytes(&reader))
         .min(limit)
         .max(1);
-    // A scan that ends after a few rows should not read what lies behind them.
+    // A scan that ends after a few rows should not read what follows them.
     let ahead_rows = if threads > 1 && limit > run_rows {
         2 * threads * run_rows
     } else {
@@ -147,7 +147,7 @@ fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange 
     of_values.fold(request.keys, KeyRange::intersect)
 }
 
-/// About what a row of the result takes.
+/// The approximate bytes of a row of the result.
 fn row_bytes(reader: &Reader) -> usize {
     let width = |field: &Arc<arrow_schema::Field>| {
         field
@@ -217,7 +217,7 @@ impl Planner {
         }
     }
 
-    /// The block `ahead` blocks behind the next one.
+    /// The block `ahead` blocks after the next one.
     fn peek(&mut self, ahead: usize) -> Result<Option<&Block>> {
         while self.blocks.len() <= ahead {
             let Some(walk) = &mut self.walk else {
@@ -316,7 +316,7 @@ impl Planner {
         }
     }
 
-    /// The next block, and those behind it that can be read in one go.
+    /// The next block, and those after it that can be read in one go.
     fn take_block(&mut self, open: Option<Place>) -> Result<Option<Source>> {
         let Some(block) = self.blocks.pop_front() else {
             return Ok(None);
@@ -353,7 +353,7 @@ impl Planner {
         }))
     }
 
-    /// Whether a block ends before anything behind it begins; the next one lies `ahead`.
+    /// Whether a block ends before anything after it begins; the next one lies `ahead`.
     fn ends_before_next(
         &mut self,
         block: &Entry,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: sources come in ascending (key, arrival) of their first rows. Before the rows of a source are added, every
 //! active row that precedes its first row has been handed out, so what is handed out is final. A source that is *alone*
-//! precedes everything behind it and follows everything before it: its rows pass through untouched, without their keys
+//! precedes everything after it and follows everything before it: its rows pass through untouched, without their keys
 //! being known. Memory is bounded by the rows of the sources that overlap at one key and those decoded ahead.
 
 use crate::pool::{Pool, Ticket};
