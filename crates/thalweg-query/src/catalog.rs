@@ -1,4 +1,4 @@
-//! What names of tables mean in a statement.
+//! The tables that names in a statement mean.
 //!
 //! Invariants: names are matched without regard to case; stored tables come before system tables, and those before
 //! tables that the caller hands in; what a plan was made from is noted, so that a kept plan is only used again
@@ -45,7 +45,7 @@ pub(crate) struct Resolver<'a> {
     relations: [Arc<dyn RelationPlanner>; 1],
 }
 
-/// A stored table that a plan speaks of.
+/// A stored table that a plan names.
 #[derive(Clone, Debug)]
 pub(crate) struct UsedTable {
     pub(crate) name: String,

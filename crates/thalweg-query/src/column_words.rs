@@ -1,7 +1,7 @@
 //! Names that are words of the parser: columns `index` in CREATE TABLE, as pandas names one, columns `interval`, and names that a
 //! query gives without AS.
 //!
-//! Invariant: `INTERVAL` in front of a text, a number or an expression with a unit behind it is a length of time, as it is where a
+//! Invariant: `INTERVAL` in front of a text, a number or an expression with a unit after it is a length of time, as it is where a
 //! type stands; anywhere else it is a name.
 
 use crate::token_forms::{is_keyword, places_of_words};
@@ -72,7 +72,7 @@ const UNITS: [&str; 14] = [
     "millennium",
 ];
 
-/// The same tokens with quotes around such names, which keep their letters.
+/// Quotes such names, which keep their letters.
 pub(crate) fn quoted(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     with_aliases(with_intervals(with_indexes(tokens)))
 }

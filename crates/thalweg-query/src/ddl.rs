@@ -77,7 +77,7 @@ fn add_table<T>(
     }
 }
 
-/// What the parser reads for other databases.
+/// Refuses clauses that the parser reads for other databases.
 fn refuse_extras(create: &CreateTable) -> Result<()> {
     let refused = [
         (

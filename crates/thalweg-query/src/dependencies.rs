@@ -1,7 +1,7 @@
 //! Functional dependencies: columns that are unique in their rows, and so determine the other columns.
 //!
 //! DataFusion concludes them from GROUP BY and DISTINCT, and hands them on too far: what was unique in one side of a join, or before
-//! `unnest`, counts as unique behind it once the rows are grouped again, and a cast as the column that it casts, as both have one
+//! `unnest`, counts as unique after it once the rows are grouped again, and a cast as the column that it casts, as both have one
 //! name. By them it drops keys of GROUP BY that nobody needs above, DISTINCT and joins, and adds keys that nobody asked for.
 //! Invariant: nothing is known to be unique when statements are planned, nor where something is dropped. No table has a key, so what
 //! is lost is a second DISTINCT or GROUP BY by the same columns that could have been left out.
@@ -80,7 +80,7 @@ fn has_dependencies(schema: &DFSchemaRef) -> bool {
     !schema.functional_dependencies().is_empty()
 }
 
-/// The rule that sees to it before something is dropped.
+/// The rule that enforces the invariant before something is dropped.
 #[derive(Debug)]
 pub(crate) struct NothingUnique;
 

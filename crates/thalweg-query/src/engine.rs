@@ -41,7 +41,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{DatabaseView, Engine, ErrorKind, Result, Table};
 
-/// How often an INSERT asks whether to go on while it waits for rows.
+/// How long an INSERT waits for rows between two calls of `go_on`.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// SQL on a database. Clones share plans and threads. All calls block, also inside an async
@@ -96,7 +96,7 @@ impl Prepared {
         self.execute_while(params, &|| true)
     }
 
-    /// The same for a caller that must look up at times; see [`SqlEngine::sql_while`].
+    /// Runs it as [`Self::execute`] does, for a caller that may cancel it; see [`SqlEngine::sql_while`].
     ///
     /// # Errors
     /// As [`Self::execute`].
@@ -140,7 +140,7 @@ impl SqlEngine {
     ///
     /// # Errors
     /// `Query` for what cannot be parsed or planned, `Unsupported` for what this version does not offer, and whatever
-    /// tables say.
+    /// tables report.
     pub fn sql(
         &self,
         text: &str,
@@ -150,8 +150,8 @@ impl SqlEngine {
         self.sql_while(text, params, extra, &|| true)
     }
 
-    /// The same for a caller that must look up at times. An INSERT from a query asks every now and then whether to go
-    /// on; if not, it stores nothing and fails. Other statements are done soon.
+    /// Runs a statement as [`Self::sql`] does, for a caller that may cancel it. An INSERT from a query calls `go_on` every now and
+    /// then; if that returns false, it stores nothing and fails. Other statements are done soon.
     ///
     /// # Errors
     /// As [`Self::sql`].
@@ -175,8 +175,8 @@ impl SqlEngine {
         })
     }
 
-    /// Runs the plan of all texts that differ from this one in numbers only, if there can be one. What fails here is for
-    /// the text itself to say.
+    /// Runs the plan of all texts that differ from this one in numbers only, if there can be one. `None` also where something
+    /// fails: planning the text itself then reports it.
     fn run_lifted(&self, text: &str) -> Option<QueryResult> {
         if let Some(filled) = self.0.statements.filled(text) {
             let view = self.0.engine.snapshot().ok()?;
@@ -500,7 +500,7 @@ impl SqlEngine {
         for name in references.iter().filter_map(plain_name) {
             let table = match resolver.table(name) {
                 Ok(table) => table,
-                // Perhaps the name of a WITH; if not, planning says so.
+                // Perhaps the name of a WITH; if not, planning reports it.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -639,7 +639,7 @@ impl SqlEngine {
     }
 }
 
-/// The next rows for an INSERT, if it is still wanted then.
+/// The next rows for an INSERT; an error if it was cancelled meanwhile.
 fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option<RecordBatch>> {
     loop {
         let fetched = rows.poll_batch(LOOK)?;

@@ -1,4 +1,4 @@
-//! Between the two error types: what a table said keeps its kind on its way through DataFusion.
+//! Conversion between the two error types: an error of a table keeps its kind on its way through DataFusion.
 
 use crate::wording::{self, columns::wrong_names, reworded, syntax};
 use arrow::error::ArrowError;
@@ -11,12 +11,12 @@ pub(crate) fn query(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Query, message)
 }
 
-/// What a caller hears of a statement that was stopped.
+/// The error of a statement that was cancelled.
 pub(crate) fn cancelled() -> Error {
     query("the statement was cancelled")
 }
 
-/// What this version does not offer.
+/// The error for what this version does not offer.
 pub(crate) fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
@@ -35,7 +35,7 @@ pub(crate) fn of_table(error: Error, name: &str) -> Error {
     error
 }
 
-/// What came out of DataFusion.
+/// Turns an error of DataFusion into one of the engine.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     if let Some(inner) = engine_error(&error) {
         return inner.clone();
@@ -45,7 +45,7 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     Error::with_source(kind, message, error)
 }
 
-/// The same of Arrow.
+/// Turns an error of Arrow into one of the engine.
 pub(crate) fn from_arrow(error: ArrowError) -> Error {
     from_datafusion(error.into())
 }
@@ -85,7 +85,7 @@ fn kind_of(error: &DataFusionError) -> ErrorKind {
     }
 }
 
-/// What the layers of the libraries put in front of a text on its way.
+/// Prefixes that the layers of the libraries put in front of a text on its way.
 const LAYERS: [&str; 14] = [
     "External error: ",
     "Arrow error: ",

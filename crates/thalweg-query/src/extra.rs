@@ -124,7 +124,7 @@ fn of_values(
 }
 
 struct OnceReader {
-    /// As it is read, and as it is shown.
+    /// The schema as it is read; `schema` is the one that is shown.
     read_schema: SchemaRef,
     schema: SchemaRef,
     reader: Mutex<Option<Reader>>,

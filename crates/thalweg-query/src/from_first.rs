@@ -5,7 +5,7 @@
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-/// What a level of brackets has shown of the query in it.
+/// The state of the query in one level of brackets, as far as it was read.
 #[derive(Clone, Copy, Default)]
 struct Level {
     /// Its first word can be followed by a query.
@@ -14,8 +14,8 @@ struct Level {
     has_select: bool,
 }
 
-/// The same tokens with `SELECT *` before each FROM that begins a query and has no SELECT behind it, and with FROM behind a SELECT that
-/// WINDOW or QUALIFY follows: the parser takes these for the name of its last column.
+/// Puts `SELECT *` before each FROM that begins a query without a SELECT, and moves FROM after a SELECT that WINDOW or QUALIFY
+/// follows: the parser takes these for the name of its last column.
 pub(crate) fn with_select(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut places = places(&tokens);
     while let Some((from, select, end)) = places.selected_later {
@@ -36,7 +36,7 @@ pub(crate) fn with_select(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> 
 struct Places {
     /// Those without a SELECT.
     unselected: Vec<usize>,
-    /// Of the first one whose SELECT is followed by WINDOW or QUALIFY: FROM, SELECT, and the word behind its columns.
+    /// Of the first one whose SELECT is followed by WINDOW or QUALIFY: FROM, SELECT, and the word after its columns.
     selected_later: Option<(usize, usize, usize)>,
 }
 
@@ -129,7 +129,7 @@ fn leads_to_query(first: Keyword) -> bool {
     )
 }
 
-/// The place of the SELECT of the query that these tokens begin with, if it says later what it selects.
+/// The place of the SELECT of the query that these tokens begin with, if it comes after the FROM.
 fn selected_later(tokens: &[TokenWithSpan]) -> Option<usize> {
     words_of_query(tokens).find_map(|(place, keyword, _)| match keyword {
         Keyword::SELECT => Some(Some(place)),

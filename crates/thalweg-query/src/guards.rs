@@ -300,7 +300,7 @@ impl fmt::Display for Guarded {
 
 impl PhysicalExpr for Guarded {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        // A row of which another condition does not hold is left out, whatever this one says of it.
+        // A row of which another condition does not hold is left out, whatever the value of this one.
         self.condition.evaluate(batch).or_else(|_| {
             let chosen = row_by_row(&self.whole, batch)?;
             Ok(ColumnarValue::Array(Arc::new(chosen)))

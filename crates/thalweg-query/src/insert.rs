@@ -217,7 +217,7 @@ fn check_width(wanted: usize, given: usize) -> Result<()> {
     )))
 }
 
-/// What SQL converts when it assigns; other values stay as they are.
+/// Converts what SQL converts when it assigns; other values stay as they are.
 fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     use DataType as T;
     let from = array.data_type();
@@ -524,7 +524,7 @@ fn text_value(text: &str, to: &DataType) -> ScalarValue {
     number.unwrap_or_else(|| ScalarValue::Utf8(Some(text.to_owned())))
 }
 
-/// What pairs of hexadecimal digits stand for.
+/// The bytes that pairs of hexadecimal digits stand for.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
     // A sign would pass for a digit.

@@ -21,7 +21,7 @@ pub(crate) fn takes_all(limit: &Limit) -> bool {
         }
 }
 
-/// The rule that sees to it. Before limits are moved.
+/// The rule that enforces the invariant. It runs before limits are moved.
 #[derive(Debug)]
 pub(crate) struct LimitsOfRows;
 

@@ -236,7 +236,7 @@ fn is_hidden(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if is_part(&call.func))
 }
 
-/// By what the parts of a chain are joined.
+/// The operator that joins the parts of a chain.
 fn chained_by(expr: &Expr) -> Option<Operator> {
     [Operator::Or, Operator::And]
         .into_iter()

@@ -28,7 +28,7 @@ pub(crate) struct Lifted {
     pub(crate) values: Vec<ScalarValue>,
 }
 
-/// What stands before a number.
+/// The kind of the word before a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// `<`, `<=`, `>`, `>=`, `=`, BETWEEN, or the AND of a BETWEEN.
@@ -122,7 +122,7 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
     Some(lifted)
 }
 
-/// As much of SQL as [`lift`] wants to know.
+/// The words of SQL that [`lift`] distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word<'a> {
     Name(&'a str),

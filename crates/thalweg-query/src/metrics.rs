@@ -1,4 +1,4 @@
-//! What EXPLAIN and EXPLAIN ANALYZE say of tables.
+//! The counters of tables that EXPLAIN and EXPLAIN ANALYZE show.
 
 use datafusion::physical_plan::metrics::{
     Count, ExecutionPlanMetricsSet, Metric, MetricValue, MetricsSet,
@@ -9,7 +9,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_table::time::key_to_text;
 use thalweg_table::{KeyRange, ScanMetrics, TableView};
 
-/// What the scans and aggregates of one operator took.
+/// The work of the scans and aggregates of one operator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken(Arc<Mutex<Vec<Arc<ScanMetrics>>>>);
 
@@ -32,7 +32,7 @@ impl Taken {
     }
 }
 
-/// What scans side by side took together. Each of them passes by the blocks of the others, which are there only once.
+/// The work of scans side by side, added up. Each of them passes the blocks of the others, which are counted only once.
 fn counters(scans: &[Arc<ScanMetrics>]) -> Vec<(&'static str, u64)> {
     let Some((first, others)) = scans.split_first() else {
         return Vec::new();

@@ -2,8 +2,8 @@
 //!
 //! Invariants: a name is looked for where it stands, in what its SELECT reads, then in the queries around it; one that means a
 //! column in other letters is replaced by it, quoted. DataFusion then matches exactly, and results carry the names that columns
-//! were created with. Results of a SELECT are known by their names behind it: in ORDER BY they come before columns, in GROUP BY,
-//! HAVING and QUALIFY behind them, and nowhere else are they known. They keep the letters that they are written in, as columns
+//! were created with. Results of a SELECT are known by their names after it: in ORDER BY they come before columns, in GROUP BY,
+//! HAVING and QUALIFY after them, and nowhere else are they known. They keep the letters that they are written in, as columns
 //! of tables do.
 
 mod order_keys;
@@ -525,8 +525,8 @@ impl VisitorMut for Walker<'_> {
     }
 }
 
-/// Quotes the names that a statement gives to columns, where they would lose their letters otherwise; says whether names have to be
-/// matched because of these, or of expressions in an ORDER BY.
+/// Quotes the names that a statement gives to columns, where they would lose their letters otherwise; returns whether names have to
+/// be matched because of these, or of expressions in an ORDER BY.
 pub(crate) fn keep_letters(statement: &mut impl VisitMut) -> bool {
     let mut given = Given { matters: false };
     let _ = walk_mut(statement, &mut given);

@@ -5,7 +5,7 @@ use crate::token_places::TokenPlaces;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::Result;
 
-/// The same tokens with numbers in plain digits.
+/// Writes numbers in plain digits.
 ///
 /// # Errors
 /// For what begins with a digit and is no number.

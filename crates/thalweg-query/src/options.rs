@@ -18,7 +18,7 @@ pub struct QueryOptions {
 }
 
 impl QueryOptions {
-    /// The same with everything filled in.
+    /// The options with every default filled in.
     pub(crate) fn resolve(&self, engine: &Engine) -> Self {
         let from_engine = engine.options();
         let threads = [self.threads, from_engine.threads]

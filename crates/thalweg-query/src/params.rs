@@ -24,7 +24,7 @@ pub enum Params {
     Named(Vec<(String, ScalarValue)>),
 }
 
-/// What the placeholders of one statement are called, by place.
+/// The names of the placeholders of one statement, by place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placeholders {
     /// Names without `$`; for places that are only known by number, the number.
@@ -153,7 +153,7 @@ impl BoundParams {
         self.values.is_empty()
     }
 
-    /// The types of the values. That of a list says how many items it has: a plan has a place for each of them.
+    /// The types of the values. That of a list has its number of items: a plan has a place for each of them.
     pub(crate) fn types(&self) -> Vec<DataType> {
         let of = |value: &ScalarValue| {
             let data_type = value.data_type();
@@ -180,7 +180,7 @@ impl BoundParams {
         self.values.iter().any(is_beyond_nanoseconds)
     }
 
-    /// Adds a value behind all others and returns its placeholder.
+    /// Adds a value after all others and returns its placeholder.
     pub(crate) fn push(&mut self, value: ScalarValue) -> String {
         self.values.push(with_one_nan(value));
         let name = self.values.len().to_string();
@@ -189,7 +189,7 @@ impl BoundParams {
         placeholder
     }
 
-    /// What the planner of SQL wants to know of them.
+    /// The types of the values, as the planner of SQL takes them.
     pub(crate) fn fields(&self) -> Vec<Option<FieldRef>> {
         let field = |(name, value): (&String, &ScalarValue)| {
             Some(Arc::new(Field::new(name, value.data_type(), true)))

@@ -1,7 +1,7 @@
 //! Text to statements: what a text asks for, and what its placeholders are called.
 //!
 //! Invariants: exactly one statement; what this version does not offer is refused here, by name, so that nothing
-//! behind this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
+//! after this module can reach files or other catalogs; nesting deeper than [`MAX_NESTING`] is an error of the parser.
 
 use crate::column_words;
 use crate::constant_params;
@@ -40,7 +40,7 @@ const MAX_ARITHMETIC: usize = 1_000;
 /// Queries put together by UNION and its like, and tables by JOIN: each takes far more of the stack than an operator.
 const MAX_COMBINED: usize = 1_000;
 
-/// What a statement asks for.
+/// The request that a statement makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     /// Rows: SELECT, VALUES, and EXPLAIN of them.
@@ -163,8 +163,8 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(precedence::with_brackets(powers::as_calls(tokens)))
 }
 
-/// Parameters as other databases write them, `:name`, and casts and times of day as they are mistyped, `ts:date` and `TIME 10:00`. A colon
-/// stands between the ends of a slice and behind names of fields only.
+/// Refuses parameters as other databases write them, `:name`, and casts and times of day as they are mistyped, `ts:date`, `TIME
+/// 10:00`. A colon stands between the ends of a slice and after names of fields only.
 fn refuse_colons(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut before: Option<&Token> = None;
     let mut brackets: Vec<&Token> = Vec::new();
@@ -248,7 +248,7 @@ fn where_it_went_back(message: &str, text: &str) -> Option<String> {
     syntax::in_query_inside(message, &tokens)
 }
 
-/// Takes SUMMARIZE, which the parser does not know, from the front; a table behind it becomes a query of all its rows.
+/// Takes SUMMARIZE, which the parser does not know, from the front; a table after it becomes a query of all its rows.
 fn take_summarize(tokens: &mut Vec<TokenWithSpan>) -> bool {
     let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let Some(at) = tokens.iter().position(|token| !is_blank(token)) else {
@@ -352,12 +352,12 @@ impl Level {
     }
 }
 
-/// What a token is to chains of operators.
+/// The role of a token in chains of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// One more of them.
     Operator,
-    /// What stands in front and what follows do not end up inside one another.
+    /// The tokens before it and those after it do not end up inside one another.
     End,
     Other,
 }

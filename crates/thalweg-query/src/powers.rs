@@ -80,7 +80,7 @@ pub(crate) fn as_written(call: &Expr) -> Option<Expr> {
     })
 }
 
-/// What was made a double.
+/// The operand of a cast to double that was made here.
 fn operand(cast: &Expr) -> Option<Box<Expr>> {
     match cast {
         Expr::Cast {
@@ -204,7 +204,7 @@ fn opening(tokens: &[TokenWithSpan], close: usize) -> Option<usize> {
     None
 }
 
-/// How many tokens the operand behind an operator has.
+/// The number of tokens of the operand after an operator.
 fn end_of(tokens: &[TokenWithSpan]) -> Option<usize> {
     let next = |from: usize| (from..tokens.len()).find(|place| !is_blank(&tokens[*place]));
     let mut place = next(0)?;

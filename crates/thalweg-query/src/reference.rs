@@ -43,7 +43,7 @@ const LEFT_OUT: [&str; 17] = [
     "with_metadata",
 ];
 
-/// Texts for functions that have none, or one that speaks of the library.
+/// Texts for functions that have none, or one that mentions the library.
 const OWN_TEXTS: [(&str, &str); 13] = [
     (
         "arrow_cast",
@@ -97,7 +97,7 @@ struct Entry {
     aliases: BTreeSet<String>,
 }
 
-/// What is written of the functions of the library, by name; ours that stand in their place have no text of their own.
+/// The documentation of the library's functions, by name; ours that stand in their place have no text of their own.
 struct Texts(HashMap<String, Documentation>);
 
 impl Texts {
@@ -141,7 +141,7 @@ impl Texts {
         }
     }
 
-    /// The first sentence, unless it speaks of the library.
+    /// The first sentence, unless it mentions the library.
     fn meaning(&self, name: &str) -> String {
         if let Some((_, own)) = OWN_TEXTS.iter().find(|(known, _)| *known == name) {
             return (*own).to_owned();

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
-/// What a pull brought.
+/// The result of a pull.
 #[derive(Debug)]
 pub enum Fetched {
     /// At least one row.
@@ -65,7 +65,7 @@ pub(crate) struct Planned {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) task: Arc<TaskContext>,
     pub(crate) threads: Arc<Threads>,
-    /// Whose work they stop, if they do not run in the thread that pulls.
+    /// Cancels their work, if they do not run in the thread that pulls.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -73,11 +73,11 @@ pub(crate) struct Planned {
 enum Source {
     /// Operators that run in the thread that pulls: no other has to wake up.
     Inline(SendableRecordBatchStream),
-    /// Operators that may work for long before they look up, on a thread of queries: the caller can leave.
+    /// Operators that may work for long between two checks for cancellation, on a thread of queries: the caller can leave.
     Spawned(Receiver<Result<RecordBatch>>, Driver),
 }
 
-/// The task behind [`Source::Spawned`]; stops when it is dropped.
+/// The task of [`Source::Spawned`]; stops when it is dropped.
 struct Driver(JoinHandle<()>, Stop);
 
 impl Drop for Driver {
@@ -105,7 +105,7 @@ impl Source {
         Self::Spawned(receiver, Driver(task, stop))
     }
 
-    /// The same for a thread of some other runtime: operators cannot run in it.
+    /// Moves the operators to a thread of queries if the caller is a thread of some other runtime: they cannot run in it.
     fn moved_away(self, threads: &Threads) -> Self {
         match self {
             Self::Inline(stream) if !Threads::may_run_here() => {
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// The next batch, or `Pending` when it looks up first and may not go on for as long as it takes.
+    /// The next batch; with `wait`, `Pending` if operators yield or the time is over first.
     fn pull(
         &mut self,
         threads: &Threads,
@@ -144,8 +144,8 @@ impl Source {
     }
 }
 
-/// The next batch. Operators look up after some batches of work, sooner than anybody gets impatient; one who wants to
-/// be told is told then.
+/// The next batch. Operators yield after some batches of work, sooner than anybody gets impatient. If `tell` is set, this then
+/// returns `Pending`, though not the first time.
 async fn next_inline(stream: &mut SendableRecordBatchStream, tell: bool) -> Result<Fetched> {
     let mut looked_up = false;
     poll_fn(|context| {
@@ -156,7 +156,7 @@ async fn next_inline(stream: &mut SendableRecordBatchStream, tell: bool) -> Resu
             Poll::Ready(Some(Ok(batch))) => return Poll::Ready(Ok(Fetched::Batch(batch))),
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(from_datafusion(error))),
             Poll::Ready(None) => return Poll::Ready(Ok(Fetched::End)),
-            // The first time it goes on as soon as there is something to go on with.
+            // The first time it goes on as soon as there is work.
             Poll::Pending if tell && looked_up => return Poll::Ready(Ok(Fetched::Pending)),
             Poll::Pending => looked_up = true,
         }
@@ -231,10 +231,10 @@ impl CancelHandle {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Comes once it was stopped.
+    /// Completes once it was stopped.
     async fn cancelled(&self) {
         loop {
-            // Made before the look: it hears of what comes in between.
+            // Made before the check, so that it notices a cancellation in between.
             let notified = self.0.notify.notified();
             if self.is_cancelled() {
                 return;
@@ -319,7 +319,7 @@ impl QueryResult {
     /// The next rows; `None` at the end. Blocks, also inside an async task: call it where blocking is fine.
     ///
     /// # Errors
-    /// What went wrong while the statement ran.
+    /// Any error of the statement while it runs.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         match self.pull(None)? {
             Fetched::Batch(batch) => Ok(Some(batch)),
@@ -327,10 +327,11 @@ impl QueryResult {
         }
     }
 
-    /// The same, but gives up for now after about `wait` or sooner: for callers that must look up at times.
+    /// Pulls as [`Self::next_batch`] does, but returns after about `wait` or sooner, for callers that check for cancellation in
+    /// between.
     ///
     /// # Errors
-    /// What went wrong while the statement ran.
+    /// Any error of the statement while it runs.
     pub fn poll_batch(&mut self, wait: Duration) -> Result<Fetched> {
         self.pull(Some(wait))
     }
@@ -338,7 +339,7 @@ impl QueryResult {
     /// All rows.
     ///
     /// # Errors
-    /// What went wrong while the statement ran.
+    /// Any error of the statement while it runs.
     pub fn collect(mut self) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         while let Some(batch) = self.next_batch()? {
@@ -349,7 +350,7 @@ impl QueryResult {
 
     fn pull(&mut self, wait: Option<Duration>) -> Result<Fetched> {
         if let Some(error) = &self.failed {
-            // Behind an error there may have been more rows: it is no end.
+            // After an error there may have been more rows: it is no end.
             return Err(error.clone());
         }
         let fetched = with_room(|| self.pull_any(wait)).and_then(|fetched| self.renamed(fetched));
@@ -396,7 +397,7 @@ impl QueryResult {
         }
     }
 
-    /// Lets go of everything but the schema.
+    /// Frees everything but the schema.
     fn stop(&mut self) {
         with_room(|| self.rows = Rows::Done);
     }

@@ -11,7 +11,7 @@ use arrow::compute::take_record_batch;
 use std::collections::VecDeque;
 use thalweg_table::{AggregateRequest, KeyRange, Result, ScanRequest, TableView};
 
-/// Rows that the first window is made for when nobody said how many are wanted.
+/// Rows that the first window is made for when there is no limit.
 const FIRST_WINDOW_ROWS: u64 = 4 * 1024;
 /// Windows are made for no more than this.
 const MAX_WINDOW_ROWS: u64 = 256 * 1024;
@@ -22,7 +22,7 @@ const TOO_MANY: u64 = 4;
 pub(crate) struct Reversed {
     view: TableView,
     request: ScanRequest,
-    /// What was not read yet.
+    /// The keys that were not read yet.
     left: KeyRange,
     left_rows: usize,
     window_rows: u64,
@@ -137,7 +137,7 @@ fn middle(window: KeyRange) -> i64 {
     i64::try_from(middle).unwrap_or(window.last)
 }
 
-/// What of `left` lies before `window`, its end.
+/// The part of `left` before `window`, its end.
 fn before(left: KeyRange, window: KeyRange) -> KeyRange {
     match window.first.checked_sub(1) {
         Some(last) if last >= left.first => KeyRange {

@@ -65,7 +65,7 @@ use std::sync::Arc;
 type LogicalRules = Vec<Arc<dyn OptimizerRule + Send + Sync>>;
 type PhysicalRules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 
-/// What shape a plan has, and so which rules it needs.
+/// The shape of a plan, which decides which rules it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A chain of operators over one stored table, none of which needs its rows in another order or place.
@@ -103,7 +103,8 @@ impl Rules {
             Arc::new(OptimizeProjections::new()),
         ];
         let mut full = Optimizer::new();
-        // It takes a column that is unique in one side of a join for unique behind the join, and drops what is sorted by after it.
+        // It takes a column that is unique in one side of a join for unique above the join too, and drops the keys of a sort that
+        // follow it.
         full.rules
             .retain(|rule| rule.name() != "eliminate_duplicated_expr");
         for rule in &mut full.rules {
@@ -384,7 +385,7 @@ pub(crate) fn with_limits_above_windows(plan: &LogicalPlan) -> Result<Cow<'_, Lo
     Ok(Cow::Owned(done.data))
 }
 
-/// Whether the thread that pulls can run a plan itself, and still looks up soon: a chain over one table that hands on
+/// Whether the thread that pulls can run a plan itself, and still check for cancellation soon: a chain over one table that hands on
 /// batch after batch, or that has little to work on.
 pub(crate) fn runs_inline(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let mut hands_on = true;
@@ -495,7 +496,7 @@ impl PhysicalOptimizerRule for SortBelowFilter {
     }
 }
 
-/// What a sort of filtered rows does without: the filter over rows that come in order.
+/// Replaces a sort of filtered rows by the filter over rows that come in order.
 fn filtered_in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(filter) = sort.input().downcast_ref::<FilterExec>() else {
         return Ok(None);
@@ -596,7 +597,7 @@ fn partition_count(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.properties().output_partitioning().partition_count()
 }
 
-/// What gathers one partition does without: the gathering, and the buffer in front of it, which reads ahead.
+/// Removes the gathering of one partition, and the buffer in front of it, which reads ahead.
 fn ungathered(
     gathering: &Arc<dyn ExecutionPlan>,
     child: &Arc<dyn ExecutionPlan>,
@@ -614,7 +615,7 @@ fn ungathered(
     }
 }
 
-/// The same chain over an uncut scan; `None` if it is no such chain, or not cut.
+/// The chain over an uncut scan; `None` if it is no such chain, or not cut.
 fn chain_in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<TableScanExec>() {
         return Ok(if scan.partitions() > 1 {

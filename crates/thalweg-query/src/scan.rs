@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use std::sync::Arc;
 use thalweg_table::{KeyRange, Result, ScanRequest, TableDefinition, TableView};
 
-/// What is wanted of one table.
+/// The columns and rows that are asked of one table.
 #[derive(Clone, Debug, Default)]
 pub struct TableScan {
     /// Columns by name, in any case; `None` means all.
@@ -45,7 +45,7 @@ impl TableScan {
             .transpose()
     }
 
-    /// What the table is asked for if it can do all.
+    /// The request to the table if it can do all.
     pub(crate) fn request(&self, columns: Option<Vec<usize>>) -> ScanRequest {
         ScanRequest {
             projection: columns,

@@ -90,7 +90,7 @@ impl TableScanExec {
         })
     }
 
-    /// The same in one partition, in time order.
+    /// Makes the same scan in one partition, in time order.
     pub(crate) fn in_order(&self) -> Result<Self> {
         Self::make(
             self.view.clone(),
@@ -175,7 +175,7 @@ impl TableScanExec {
     }
 }
 
-/// What one partition pulls from.
+/// The scan that one partition pulls from.
 enum Batches {
     Forward(Scan),
     Reversed(Reversed),

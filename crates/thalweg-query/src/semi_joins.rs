@@ -30,7 +30,7 @@ const EQUAL_OF_EQUAL: [&str; 11] = [
     "sqrt",
 ];
 
-/// The rule that sees to it, once subqueries are joins.
+/// The rule that enforces the invariant, once subqueries are joins.
 #[derive(Debug)]
 pub(crate) struct EachKeyOnce;
 

@@ -64,7 +64,7 @@ use thalweg_planner::SqlPlanner;
 use thalweg_table::schema::fold_name;
 use thalweg_table::{DatabaseView, Error, ErrorKind};
 
-/// What all statements of a connection share.
+/// The parts that all statements of a connection share.
 #[derive(Debug)]
 pub(crate) struct Planner {
     base: SessionState,
@@ -336,7 +336,7 @@ impl StatementSession {
         session
     }
 
-    /// What `now()` is: microseconds, as in PostgreSQL and DuckDB, so that columns which count these take it.
+    /// Sets the value of `now()`: microseconds, as in PostgreSQL and DuckDB, so that columns which count these take it.
     pub(crate) fn set_now(&mut self, now: DateTime<Utc>) {
         self.props.query_execution_start_time = Some(now.trunc_subsecs(6));
     }
@@ -379,7 +379,7 @@ impl StatementSession {
             })
     }
 
-    /// Sees to it that columns which the plan has are not called as those that DataFusion adds for common parts of expressions.
+    /// Makes sure that columns which the plan has are not called like those that DataFusion adds for common parts of expressions.
     fn keep_names_of(&self, plan: &LogicalPlan) {
         let number = |name: &str| name.strip_prefix("__common_expr_")?.parse::<u32>().ok();
         // The closure cannot fail.

@@ -48,7 +48,7 @@ pub fn several_statements(text: &str) -> Option<Vec<PlacedStatement<'_>>> {
     let mut tokens = Vec::new();
     Tokenizer::new(&GenericDialect {}, text)
         .tokenize_with_location_into_buf(&mut tokens)
-        // For the parser to say.
+        // The parser reports the error.
         .ok()?;
     let places = TokenPlaces::of(text);
     let (mut parts, mut from, mut is_blank) = (Vec::new(), 0, true);

@@ -3,7 +3,7 @@
 //! Plans are walked by recursion, as deep as [`crate::parse`] lets chains of operators be. Threads of the caller may have
 //! small stacks, so work moves to a larger one where too little is left.
 
-/// What walking the deepest plan takes, with a margin.
+/// Bytes that walking the deepest plan takes, with a margin.
 const NEEDED_BYTES: usize = 4 << 20;
 /// Size of a stack that is made for it, and of those of the threads of queries. Untouched parts cost nothing.
 pub(crate) const STACK_BYTES: usize = 16 << 20;

@@ -29,7 +29,7 @@ const KEPT_PLANS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) parsed: Parsed,
-    /// What `now()` is, if not the moment at which it is planned.
+    /// The value of `now()`, if not the moment of planning.
     pub(crate) now: Option<DateTime<Utc>>,
     plans: Mutex<Vec<Arc<KeptPlan>>>,
     /// Its text was made by lifting numbers out of others, and it turned out that they matter to the plan.
@@ -56,7 +56,7 @@ impl Statement {
         })
     }
 
-    /// Another statement with the same parameters, whose plans are its own and kept for one run.
+    /// A statement with the same parameters as another, whose plans are its own and kept for one run.
     pub(crate) fn of(other: &Self) -> Self {
         Self {
             parsed: other.parsed.clone(),
@@ -66,7 +66,7 @@ impl Statement {
         }
     }
 
-    /// The same with the moment that `now()` is.
+    /// Sets the moment that `now()` is.
     pub(crate) fn with_now(mut self, now: DateTime<Utc>) -> Self {
         self.now = Some(now);
         self
@@ -144,7 +144,7 @@ impl Statements {
         self.filled.clear();
     }
 
-    /// What [`Self::keep_filled`] has kept for a text.
+    /// The plan that [`Self::keep_filled`] has kept for a text.
     pub(crate) fn filled(&self, text: &str) -> Option<Arc<FilledPlan>> {
         // A long one is not kept: its bytes need not be hashed.
         (text.len() <= KEPT_TEXT_BYTES)

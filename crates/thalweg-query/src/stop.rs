@@ -1,9 +1,9 @@
 //! Joins that can be stopped.
 //!
 //! A join may go through any number of pairs of rows before it hands on a batch, or hand on any number of batches for
-//! one that it takes, and operators look up only when they take one. Threads would be busy for minutes with what nobody
-//! wants any more. Invariants: every batch of a join, but of those on top of very many others, counts as work after which a
-//! thread looks up; the condition of a join fails once its plan was let go; neither changes an answer.
+//! one that it takes, and operators yield only when they take one. Threads would be busy for minutes after a cancellation.
+//! Invariants: every batch of a join, but of those on top of very many others, counts as work after which a
+//! thread yields; the condition of a join fails once its plan was dropped; neither changes an answer.
 
 use crate::error::{cancelled, to_datafusion};
 use crate::stack::with_room;
@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many joins on top of one another count their batches. Each takes one of the 128 units of work that a task has before it
-/// looks up, before it asks what it takes from: with more, no batch would ever get through.
+/// yields, before it polls its input: with more, no batch would ever get through.
 const MAX_COUNTED: usize = 100;
 
-/// Tells the operators of one plan that nobody waits for them.
+/// Shared flag by which the operators of one plan notice that it was cancelled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -42,7 +42,7 @@ impl Stop {
     }
 }
 
-/// The same plan, which stops soon after it was let go.
+/// Makes a plan stop soon after it was dropped.
 pub(crate) fn stoppable(
     plan: Arc<dyn ExecutionPlan>,
     stop: &Stop,
@@ -50,7 +50,7 @@ pub(crate) fn stoppable(
     Ok(with_counted_joins(plan, stop)?.0)
 }
 
-/// The same, and how many joins on top of one another count their batches in it.
+/// Makes a plan stoppable; also returns how many joins on top of one another count their batches in it.
 fn with_counted_joins(
     plan: Arc<dyn ExecutionPlan>,
     stop: &Stop,
@@ -105,7 +105,7 @@ fn stoppable_filter(filter: &JoinFilter, stop: &Stop) -> JoinFilter {
     )
 }
 
-/// A condition that fails once nobody waits for it.
+/// A condition that fails once its plan was cancelled.
 #[derive(Debug)]
 struct Stoppable {
     condition: Arc<dyn PhysicalExpr>,

@@ -2,8 +2,8 @@
 //!
 //! Invariants: their order is that of the rows which come out of a statement, or which a LIMIT or OFFSET takes, where only columns are
 //! computed and rows left out in between, as in DuckDB; anywhere else, as below a join, an aggregate or `unnest`, it decides
-//! nothing, and the sort goes. DataFusion's planner would drop all such sorts but those below a LIMIT of the same query, and is told
-//! not to.
+//! nothing, and the sort goes. DataFusion's planner would drop all such sorts but those below a LIMIT of the same query, and is
+//! configured not to.
 
 use crate::limits::takes_all;
 use crate::stack::with_room;

@@ -1,4 +1,4 @@
-//! SUMMARIZE: what is in each column of a query, as DuckDB tells it.
+//! SUMMARIZE: what is in each column of a query, as DuckDB shows it.
 //!
 //! Invariants: all columns are of one snapshot; the result has a row for each, in their order. A query is run once, for all columns
 //! together. Planning takes four times as long for twice as many aggregates, so the columns of a table are read in groups.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use thalweg_table::Result;
 use thalweg_table::schema::sql_type_name;
 
-/// Aggregates of each column, behind the number of all rows.
+/// Aggregates of each column, after the number of all rows.
 const OF_EACH: usize = 9;
 
 /// Columns of a table that are read together.

@@ -20,7 +20,7 @@ pub(crate) fn table(name: &str, view: &DatabaseView) -> Result<Option<Arc<dyn Ta
     Ok(Some(Arc::new(table)))
 }
 
-/// `information_schema.tables` and `.columns`, with the columns of the standard that say something here.
+/// `information_schema.tables` and `.columns`, with the columns of the standard that mean something here.
 pub(crate) fn of_information_schema(
     name: &TableReference,
     view: &DatabaseView,

@@ -10,7 +10,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::sync::Arc;
 use thalweg_table::{Error, ErrorKind, Result};
 
-/// What Arrow writes for a length that has no days and seconds.
+/// The text that Arrow writes for a length that has no days and seconds.
 const INVALID: &str = "<invalid>";
 
 /// Checks all times, dates and lengths of time, those in lists and structs too.

@@ -1,6 +1,6 @@
 //! The threads of queries.
 //!
-//! Invariants: whoever lets go of them last does not wait for them; a caller that is itself a thread of some runtime waits
+//! Invariants: whoever drops them last does not wait for them; a caller that is itself a thread of some runtime waits
 //! like any other, without a runtime of its own: a runtime does not start inside another. No thread of queries keeps tasks
 //! waiting while it runs code of the program. A statement that runs alone has all of the memory limit, also where tasks of one before it
 //! have not ended yet.
@@ -43,7 +43,7 @@ impl Running {
         let others = threads.running.fetch_add(1, Ordering::AcqRel);
         let pool = task.memory_pool();
         if others == 0 && matches!(pool.memory_limit(), MemoryLimit::Finite(_)) {
-            // Tasks let go of their memory a little later than the caller lets go of their rows.
+            // Tasks free their memory a little later than the caller drops their rows.
             for _ in 0..MOST_STEPS {
                 if pool.reserved() == 0 {
                     break;
@@ -84,7 +84,7 @@ impl Threads {
         })
     }
 
-    /// Lets what is called meanwhile start tasks on these threads.
+    /// Lets what is called while the guard lives start tasks on these threads.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.handle.enter()
     }

@@ -6,7 +6,7 @@
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// The same tokens in forms that it takes.
+/// Puts tokens into forms that the parser takes.
 pub(crate) fn as_parsed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     without_brackets(with_one_unit(without_hints(with_filters(tokens))))
 }
@@ -108,7 +108,7 @@ fn with_one_unit(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// The place behind a number, a parameter, or whatever stands in brackets.
+/// The place after a number, a parameter, or whatever stands in brackets.
 fn behind_number(tokens: &[TokenWithSpan], places: &[usize]) -> Option<usize> {
     let (first, rest) = places.split_first()?;
     match tokens[*first].token {

@@ -233,7 +233,7 @@ impl PhysicalOptimizerRule for ShowOffsets {
     }
 }
 
-/// What is kept from the rules that place sorts.
+/// A property that is hidden from the rules that place sorts.
 #[derive(Clone, Debug)]
 enum Hidden {
     /// The side that a hash join keeps.

@@ -16,7 +16,7 @@ pub(crate) const COPY: &str = "COPY is not offered: thalweg import reads files i
                                --format csv (or json, arrow) > FILE writes rows; in Python db.sql(...).to_parquet(FILE) and \
                                write_csv(FILE) do";
 
-/// How statements begin, and what is said of them.
+/// How statements begin, and the messages for them.
 const BEGINNINGS: &[(&[&str], &str)] = &[
     (
         &["ATTACH"],
@@ -96,7 +96,7 @@ const ROWS_OF_TIME: &str = "ROWS counts rows: write RANGE for a length of time, 
 
 const ASOF: &str = "ASOF JOIN is not offered: the latest reading at each event is last_value(v) IGNORE NULLS OVER (PARTITION BY g ORDER BY ts) of both tables by UNION ALL";
 
-/// Words inside of statements, and what is said of them.
+/// Words inside of statements, and the messages for them.
 const INSIDE: &[(&[&str], &str)] = &[
     (&["ASOF", "JOIN"], ASOF),
     (&["ASOF", "INNER", "JOIN"], ASOF),
@@ -119,7 +119,7 @@ const INSIDE: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Statements whose rows other databases take as those of a query, and what is said of them.
+/// Statements whose rows other databases take as those of a query, and the messages for them.
 const IN_BRACKETS: &[(&str, &str)] = &[
     (
         "SUMMARIZE",
@@ -135,7 +135,7 @@ const IN_BRACKETS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The message for such a statement in brackets behind FROM, JOIN or AS, where a query may stand; a table that is called so may have
+/// The message for such a statement in brackets after FROM, JOIN or AS, where a query may stand; a table that is called so may have
 /// another name there, but not brackets around it alone.
 fn in_brackets(words: &[&Token]) -> Option<&'static str> {
     words.windows(4).find_map(|four| {
@@ -259,7 +259,7 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
         {
             return Err(unsupported(*message));
         }
-        // Behind the name of the table, which may have two parts.
+        // After the name of the table, which may have two parts.
         let is_insert = words.first().is_some_and(|token| is(token, "INSERT"));
         if is_insert
             && matches!(place, 3 | 5)
@@ -324,7 +324,7 @@ fn is_create_with_names(words: &[&Token]) -> bool {
     else {
         return false;
     };
-    // Behind AS it is a function of the query.
+    // After AS it is a function of the query.
     let has = |word| words[..open].iter().any(|token| is(token, word));
     if !has("TABLE") || has("AS") {
         return false;

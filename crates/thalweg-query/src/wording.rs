@@ -10,7 +10,7 @@ mod terms;
 
 pub(crate) use terms::in_sql;
 
-/// Messages and what is said instead. `{}` stands for any text and `{x}` for an expression or a type, which is put into
+/// Messages and their replacements. `{}` stands for any text and `{x}` for an expression or a type, which is put into
 /// the words of statements; `{0}` is the first of them. More special ones come first.
 const RULES: &[(&str, &str)] = &[
     // Types of operands.
@@ -649,7 +649,7 @@ const PLACES: [(&str, &str); 7] = [
 /// Begins the names of columns that keys are computed in.
 pub(crate) const KEY_PREFIX: &str = "__key ";
 
-/// What LATERAL takes under `=` only.
+/// Words for the columns that LATERAL takes under `=` only.
 const OUTER_COLUMN: &str = "a column of the rows outside";
 
 /// A message in plain words.
@@ -722,7 +722,7 @@ fn unsupported_place(text: &str) -> Option<String> {
     ))
 }
 
-/// What is wrong with a regular expression, of a message of several lines with a pointer into it.
+/// The message for a regular expression that is wrong, from one of several lines with a pointer into it.
 fn regular_expression(text: &str) -> Option<String> {
     let (_, shown) = text.split_once("regex parse error:\n")?;
     let expression = shown.lines().next()?.trim();

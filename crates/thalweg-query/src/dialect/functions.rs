@@ -13,7 +13,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 use thalweg_table::{Error, Result};
 
-/// What a function is in terms of others: its names, how many arguments, and the template.
+/// Functions in terms of others: their names, how many arguments, and the template.
 const TEMPLATES: &[(&[&str], usize, &str)] = &[
     (&["list_first", "array_first"], 1, "array_element(a1, 1)"),
     (&["list_last", "array_last"], 1, "array_element(a1, -1)"),
@@ -309,7 +309,7 @@ pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
         ("bool_or", [_]) if function.over.is_some() => ("max(a1)".to_owned(), args),
         ("bool_and" | "every", [_]) if function.over.is_some() => ("min(a1)".to_owned(), args),
         ("percentile_disc", [share]) | ("percentile_cont", [share @ Expr::Array(_)]) => {
-            // The order says of what the shares are.
+            // The order names the value that the shares are of.
             clauses.order_by = &[];
             of_group(&name, share, &function.within_group)?
         }

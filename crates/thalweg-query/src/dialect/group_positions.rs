@@ -11,7 +11,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 use thalweg_table::schema::fold_name;
 
-/// The same with these expressions in the places of positions.
+/// Replaces positions by the expressions of these results.
 pub(super) fn written_out(select: &mut Select) {
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
         return;

@@ -69,7 +69,7 @@ pub(super) fn extreme(
     Ok(Some(first))
 }
 
-/// The greatest or least values of a window, whose list is sorted behind the aggregate.
+/// The greatest or least values of a window, whose list is sorted after the aggregate.
 pub(super) fn extremes_of_window(name: &str) -> String {
     let order = match name {
         "max" => "DESC",
@@ -114,7 +114,7 @@ pub(super) fn from_the_end(call: &Function, name: &str) -> Result<Option<Expr>> 
         list.args.truncate(1);
         keys[0].options = OrderByOptions {
             asc: Some(true),
-            // Nulls are the largest where nothing is said.
+            // Nulls are the largest by default.
             nulls_first: key.options.nulls_first.map(|first| !first),
         };
     }

@@ -1,7 +1,7 @@
 //! Names of output columns.
 //!
 //! Invariants: a column without a name of its own is called by its expression as it was written, with the names of functions
-//! in lower case; columns of equal names differ in a suffix behind [`MARK`], which nobody sees: [`visible`] takes it away
+//! in lower case; columns of equal names differ in a suffix after [`MARK`], which nobody sees: [`visible`] takes it away
 //! from the result.
 
 use super::templates::filled;

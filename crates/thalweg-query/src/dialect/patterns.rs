@@ -2,9 +2,9 @@
 //! with an escape character of its own as one with a backslash.
 //!
 //! Invariants: a pattern matches the whole text; `%` and `_` stand for any text and any character, in brackets of
-//! `SIMILAR TO` for themselves, as the standard says and PostgreSQL does.
+//! `SIMILAR TO` for themselves, as in the standard and PostgreSQL.
 //!
-//! Rejected: the regular expressions that DuckDB takes behind `SIMILAR TO`. There `%` stands for itself, and a pattern that people
+//! Rejected: the regular expressions that DuckDB takes after `SIMILAR TO`. There `%` stands for itself, and a pattern that people
 //! know from `LIKE` would match nothing.
 
 use super::calls::{text, text_of};
@@ -13,7 +13,7 @@ use crate::error::{query, unsupported};
 use datafusion_sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
 use thalweg_table::Result;
 
-/// The same without `SIMILAR TO`, and without an escape character but the backslash.
+/// Translates `SIMILAR TO`, and patterns with an escape character other than the backslash.
 pub(super) fn translated(expr: &mut Expr) -> Result<Option<Expr>> {
     match expr {
         // Databases that know it do not agree on whether letters in either case are the same.

@@ -231,7 +231,7 @@ fn has_subquery(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// What is left of them.
+/// Refuses rows of values that were not translated.
 pub(super) fn refuse(left: &Expr) -> Result<()> {
     match left {
         Expr::Tuple(_) => Err(other_place()),

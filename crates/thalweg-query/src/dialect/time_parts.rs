@@ -15,7 +15,7 @@ pub(super) const CENTURY: &str = "CASE WHEN date_part('year', a1) > 0 THEN (date
 pub(super) const MILLENNIUM: &str = "CASE WHEN date_part('year', a1) > 0 THEN (date_part('year', a1) - 1) / 1000 + 1 \
      ELSE date_part('year', a1) / 1000 - 1 END";
 
-/// What parts are in terms of others: their names, and the template.
+/// Parts of times in terms of others: their names, and the template.
 const PARTS: &[(&[&str], &str)] = &[
     (&["quarters"], "date_part('quarter', a1)"),
     (&["dayofweek", "weekday"], "date_part('dow', a1)"),

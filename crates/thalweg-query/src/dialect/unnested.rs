@@ -1,6 +1,6 @@
 //! ORDER BY beside `unnest`, and `unnest` and other functions in FROM.
 //!
-//! DataFusion sorts what comes out of `unnest`, and finds no column there that was not selected: its message speaks of a table
+//! DataFusion sorts what comes out of `unnest`, and finds no column there that was not selected: its message names a table
 //! without columns.
 
 use super::output_names;

@@ -2,7 +2,8 @@
 //!
 //! Invariants: such a column has the value of the side that has a row: of the left one, of the right one of a `RIGHT JOIN`, and of
 //! a `FULL JOIN` of the one that is there. DataFusion takes the left side's for all of them, and knows no such column in `WHERE` and
-//! of three tables, so that the name alone is replaced by what it means. Where that cannot be told from the statement, the join is refused.
+//! of three tables, so that the name alone is replaced by what it means. Where the statement does not show that, the join is
+//! refused.
 
 use super::{outside_queries, templates};
 use crate::error::unsupported;
@@ -23,7 +24,7 @@ pub(super) struct Joined {
     columns: Vec<Column>,
     /// `*` has other values than DataFusion gives it, which takes the column of the table whose name comes first.
     all_differs: bool,
-    /// Words for a join of which nothing says which table on the left has its columns.
+    /// The message for a join where it is unknown which table on the left has its columns.
     unclear: Option<String>,
 }
 
@@ -44,7 +45,7 @@ enum Kind {
     Left,
     Right,
     Full,
-    /// SEMI and ANTI, whose right side has no columns behind them.
+    /// SEMI and ANTI, after which the right side has no columns.
     Semi,
 }
 
@@ -233,7 +234,7 @@ impl Joined {
 
     fn all(&self, options: &WildcardAdditionalOptions) -> Result<Vec<SelectItem>> {
         let Some(without) = excluded_names(options).filter(|names| {
-            // Nothing says which table has another one.
+            // It is unknown which table has another one.
             names.iter().all(|name| self.find(name).is_some())
         }) else {
             return Err(unsupported(format!(

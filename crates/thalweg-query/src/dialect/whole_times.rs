@@ -3,7 +3,7 @@
 //! DataFusion takes a pattern without minutes for one of a date, and gives midnight whatever the hour is; one without a day fits no text.
 //! Invariant: parts that are left out are their first values, as in imports: the first day, minute 0.
 
-/// What to append to a pattern and to its texts, so that nothing is left out; empty where nothing is.
+/// The text to append to a pattern and the one to append to its texts, so that nothing is left out; empty where nothing is.
 pub(super) fn missing_parts(pattern: &str) -> (String, String) {
     let parts = parts_of(pattern);
     let has = |any: &str| parts.chars().any(|part| any.contains(part));
@@ -34,7 +34,7 @@ pub(super) fn missing_parts(pattern: &str) -> (String, String) {
     (all(|pair| pair.0), all(|pair| pair.1))
 }
 
-/// The letters behind `%`, without what stands between.
+/// The letters after `%`, without what stands between.
 fn parts_of(pattern: &str) -> String {
     let mut parts = String::new();
     let mut chars = pattern.chars();

@@ -2,7 +2,7 @@
 //! those of QUALIFY, DISTINCT ON and ORDER BY, where it takes `count(*) OVER w` for `count(*)`, and those of subqueries in the place of a value,
 //! which it looks for among the windows of the SELECT around them.
 //!
-//! Invariant: behind this no window builds on another one, and none is called by a name that is known. As in PostgreSQL, a window
+//! Invariant: after this no window builds on another one, and none is called by a name that is known. As in PostgreSQL, a window
 //! takes the partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.
 
 use super::calls::plain_name;

@@ -1,4 +1,4 @@
-//! Functions whose results are as large as a number says, within bounds.
+//! Functions whose results are as large as an argument asks, within bounds.
 //!
 //! Memory that is not there ends the process, and no limit of queries is asked by these functions. Invariant: they are
 //! called only when what they are to make of a batch has a size that every machine holds.
@@ -15,13 +15,13 @@ use datafusion::logical_expr::ColumnarValue;
 use std::sync::Arc;
 use thalweg_table::{Error, ErrorKind};
 
-/// What a function may make of one batch of rows.
+/// Most bytes that a function may make of one batch of rows.
 const MAX_RESULT_BYTES: i128 = 256 << 20;
 /// Bytes of an item of a list of numbers or times.
 const ITEM_BYTES: i128 = 8;
 const DAY_US: i128 = 86_400_000_000;
 
-/// What tells the size of a result.
+/// The arguments that decide the size of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Size {
     /// A text, and how often.
@@ -37,7 +37,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// Of the function with this name, if it is one of those.
+    /// The arguments of the function with this name, if it is one of those.
     pub(crate) fn of(function: &str) -> Option<Self> {
         Some(match function {
             "repeat" => Self::Repeated,
@@ -74,7 +74,7 @@ impl Size {
         Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
     }
 
-    /// Bytes of the result, about, at least; 0 where arguments are not of the kind that tells.
+    /// Bytes of the result, about, at least; 0 where arguments do not decide its size.
     fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
         let number = |at: usize| args.get(at).map_or(Ok(None), numbers);
         let (first, second) = match self {

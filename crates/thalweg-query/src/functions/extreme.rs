@@ -197,7 +197,7 @@ impl<T: Keyed, const MAX: bool> GroupsAccumulator for ExtremeGroups<T, MAX> {
             } else {
                 (*extreme, value)
             };
-            // Most values are told by this alone.
+            // Most values are decided by this alone.
             if !T::is_less(less, more) {
                 let key = chosen::<_, MAX>(T::key(value), T::key(*extreme));
                 *extreme = T::value(key);

@@ -1,6 +1,6 @@
-//! Fractions of seconds behind any sign, for patterns with `%f`.
+//! Fractions of seconds after any sign, for patterns with `%f`.
 //!
-//! Invariant: a text is changed only by zeros behind the digits that `%f` stands for, up to nine of them: to chrono they count
+//! Invariant: a text is changed only by zeros after the digits that `%f` stands for, up to nine of them: to chrono they count
 //! nanoseconds, to Python and DuckDB they are a fraction from the tenths on.
 
 use super::applied;

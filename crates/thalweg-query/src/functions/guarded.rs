@@ -58,7 +58,7 @@ impl Guard {
     }
 }
 
-/// The same arguments, all by row where one of them is.
+/// The arguments, all as arrays if the second one is an array.
 fn by_row(mut args: ScalarFunctionArgs) -> Result<ScalarFunctionArgs> {
     let is_array = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Array(_));
     if args.args.get(1).is_some_and(is_array) {

@@ -398,7 +398,7 @@ fn place_at(share: f64, count: usize) -> Option<usize> {
     (place < count).then_some(place)
 }
 
-/// What values are sorted by.
+/// The keys that values are sorted by.
 fn keys(values: &ArrayRef) -> Result<Vec<ArrayRef>> {
     Ok(match values.data_type() {
         DataType::Interval(IntervalUnit::MonthDayNano) => {

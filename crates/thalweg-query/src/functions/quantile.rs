@@ -1,4 +1,4 @@
-//! `percentile_cont`, between two values as far as the share says.
+//! `percentile_cont`, interpolated between two values by the share.
 //!
 //! DataFusion's rounds the share between two values down to a millionth. Invariants: this is DataFusion's own but for the last
 //! step, from its state, the values; NaN is the largest of them.
@@ -31,7 +31,7 @@ struct Quantile {
     base: Arc<AggregateUDF>,
 }
 
-/// What is asked for.
+/// The share that is asked for, and the type of the result.
 #[derive(Clone, Debug)]
 struct Wanted {
     share: f64,
@@ -39,7 +39,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// `None` where DataFusion's own will do: of nothing but nulls, or where it is for it to complain.
+    /// `None` where DataFusion's own will do: of nothing but nulls, or where it has to report the error.
     fn of(args: &AccumulatorArgs<'_>) -> Option<Self> {
         let data_type = args.expr_fields.first()?.data_type().clone();
         if !data_type.is_floating() {
@@ -65,7 +65,7 @@ impl Wanted {
         Ok(cast(&quantiles, &self.data_type)?)
     }
 
-    /// Of the values of a list.
+    /// The quantile of the values of a list.
     fn quantile(&self, values: &ArrayRef) -> Result<Option<f64>> {
         let values = cast(values, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
@@ -119,7 +119,7 @@ impl AggregateUDFImpl for Quantile {
     }
 }
 
-/// Of all rows, or of a window.
+/// The function over all rows, or over a window.
 #[derive(Debug)]
 struct OfAll {
     inner: Box<dyn Accumulator>,
@@ -165,7 +165,7 @@ impl Accumulator for OfAll {
     }
 }
 
-/// Of the rows of each group.
+/// The function over the rows of each group.
 struct OfGroups {
     inner: Box<dyn GroupsAccumulator>,
     wanted: Wanted,

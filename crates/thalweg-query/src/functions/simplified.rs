@@ -114,7 +114,7 @@ impl Simplified {
     }
 }
 
-/// Whether a list may have an item that is NULL, as far as its expression tells.
+/// Whether a list may have an item that is NULL, as far as its expression shows.
 fn may_have_nulls(list: &Expr, info: &SimplifyContext) -> Result<bool> {
     match list {
         Expr::Literal(list, _) => {

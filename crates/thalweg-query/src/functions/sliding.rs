@@ -1,7 +1,7 @@
 //! Aggregates of floats over windows whose beginning moves.
 //!
-//! DataFusion subtracts a value that leaves a window. Floats do not come back from that: behind one NaN or infinity every
-//! later window is NaN, behind one outlier all are off. Invariants: nothing is ever subtracted, so a result depends on
+//! DataFusion subtracts a value that leaves a window. Floats do not come back from that: after one NaN or infinity every
+//! later window is NaN, after one outlier all are off. Invariants: nothing is ever subtracted, so a result depends on
 //! the values in the window alone; values leave in the order in which they came, as DataFusion moves windows; nulls are
 //! no values. Rejected: working out each window anew, whose time grows with the window.
 
@@ -18,7 +18,7 @@ pub(super) trait Aggregate: Copy + fmt::Debug + Send + Sync + 'static {
 
     fn of(value: Self::Value) -> Self;
 
-    /// Of the values of both.
+    /// The aggregate of the values of both.
     fn merge(self, later: Self) -> Self;
 
     /// Calls `each` with the values of the arguments, nulls left out.
@@ -216,7 +216,7 @@ pub(super) struct Spread {
     squares: f64,
 }
 
-/// Of a population, or of a sample of one.
+/// Whether values are a whole population or a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Of {
     Population,
@@ -273,7 +273,7 @@ impl Aggregate for Spread {
     }
 }
 
-/// What is asked of pairs.
+/// The function of pairs that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OfPairs {
     Covariance(Of),

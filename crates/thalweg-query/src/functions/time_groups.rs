@@ -128,7 +128,7 @@ fn nulls(values: &ColumnarValue) -> Result<usize> {
     })
 }
 
-/// Whether no group begins behind one of its times.
+/// Whether no group begins after one of its times.
 fn are_before(groups: &ColumnarValue, times: &ColumnarValue) -> Result<bool> {
     if groups.data_type() != times.data_type()
         || !matches!(groups.data_type(), DataType::Timestamp(..))

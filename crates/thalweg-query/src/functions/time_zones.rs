@@ -35,9 +35,9 @@ pub(crate) fn functions() -> [Arc<ScalarUDF>; 3] {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OnClock {
     name: &'static str,
-    /// What comes out is what the clock shows, whatever went in.
+    /// Whether the result is what the clock shows, whatever the argument is.
     is_local: bool,
-    /// Of two instants at which the clock shows a time, the earlier is meant.
+    /// Whether the earlier of two instants at which the clock shows a time is meant.
     is_first: bool,
     signature: Signature,
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use thalweg_table::schema::sql_type_name;
 use thalweg_table::wide::{wide_type, widened, widened_sum};
 
-/// Digits that `avg` of DataFusion adds behind the point.
+/// Digits that `avg` of DataFusion adds after the point.
 const AVG_DIGITS: i8 = 4;
 /// Decimal digits of a 64 bit integer.
 const INT64_DIGITS: u8 = 19;
@@ -44,7 +44,7 @@ pub(crate) fn exact(functions: Vec<Arc<AggregateUDF>>) -> Vec<Arc<AggregateUDF>>
     functions.into_iter().map(exact).collect()
 }
 
-/// What a caller hears of a sum that its type cannot hold.
+/// The error for a sum that its type cannot hold.
 pub(crate) fn beyond(sum: &str, value: impl Display, data_type: &DataType) -> DataFusionError {
     let remedy = match data_type {
         DataType::Int64 | DataType::UInt64 => {
@@ -160,7 +160,7 @@ impl Exact {
     }
 }
 
-/// The same call over wider values.
+/// Calls `call` with the same arguments over wider values.
 fn with_types<R>(
     args: AccumulatorArgs<'_>,
     wide: &Wide,

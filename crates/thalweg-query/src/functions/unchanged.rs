@@ -45,7 +45,7 @@ static OPAQUE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Known::Nothing.functi
 static PART: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Known::Part.function());
 static OF_PAIR: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Known::OfPair.function());
 
-/// What the planner knows of the value.
+/// The properties of the value that the planner knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Known {
     /// Its type, and that it may be NULL, also where the argument may not.

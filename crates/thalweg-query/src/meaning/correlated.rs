@@ -202,7 +202,7 @@ fn has_having(query: &LogicalPlan) -> Result<bool> {
     query.exists(|node| Ok(matches!(node, LogicalPlan::Filter(filter) if is_of_all(&filter.input))))
 }
 
-/// What is wrong where there is no row below that depends on the rows outside.
+/// The message that refuses a node which would answer wrongly for rows outside that have no row below it.
 fn refused_on_top(node: &LogicalPlan, place: Place) -> Result<Option<&'static str>> {
     if let LogicalPlan::Join(join) = node {
         let (left_may_lack, right_may_lack) = match join.join_type {

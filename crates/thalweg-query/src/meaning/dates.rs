@@ -17,11 +17,11 @@ use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
-/// What a date becomes that an interval is added to.
+/// The type of a date plus an interval.
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const LENGTH: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The rule that sees to it.
+/// The rule that enforces the invariant.
 #[derive(Debug)]
 pub(crate) struct DatesAsTimes;
 

@@ -1,6 +1,6 @@
 //! Decimals beside floats, before types are made to agree.
 //!
-//! DataFusion makes both decimals of 15 digits behind the point, which hold neither small numbers nor large ones. Invariants: a
+//! DataFusion makes both decimals of 15 digits after the point, which hold neither small numbers nor large ones. Invariants: a
 //! number that is written in the statement becomes the decimal that it is where it has one, so that a condition on a column stays
 //! exact and needs no cast of the column; beside any other float a decimal becomes a float, as in PostgreSQL and DuckDB.
 
@@ -24,7 +24,7 @@ use super::time_unit::compares;
 
 const MAX_DIGITS: i16 = 38;
 
-/// The rule that sees to it.
+/// The rule that enforces the invariants.
 #[derive(Debug)]
 pub(crate) struct DecimalsBesideFloats;
 

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The rule that sees to it.
+/// The rule that enforces the invariant.
 #[derive(Debug)]
 pub(crate) struct EmptySubqueries;
 

@@ -170,7 +170,7 @@ pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr
     }
 }
 
-/// Settles those of some values that are computed, and says whether one was.
+/// Settles those of some values that are computed; returns whether one was.
 fn settle_computed<'a>(
     values: impl IntoIterator<Item = &'a mut Expr>,
     schema: &DFSchema,

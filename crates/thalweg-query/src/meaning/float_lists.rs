@@ -17,7 +17,7 @@ use datafusion::optimizer::utils::NamePreserver;
 use half::f16;
 use std::borrow::Cow;
 
-/// The same expression with one zero in its constants.
+/// The expression with one zero in its constants.
 pub(super) fn with_one_zero(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -90,7 +90,7 @@ fn zero_of(expr: &Expr, schema: &DFSchema) -> Option<ScalarValue> {
     })
 }
 
-/// The same value, where -0.0 is 0.0.
+/// The value, with 0.0 in the place of -0.0.
 fn settled(expr: Expr, zero: &ScalarValue) -> Expr {
     match expr {
         Expr::Literal(..) => positive(expr),

@@ -1,7 +1,7 @@
 //! The keys of GROUP BY.
 //!
 //! Invariant: an aggregate that is run has no key twice. DataFusion counts `GROUP BY k, k` as one column where it plans and as two where
-//! it runs, and so takes columns behind them for their neighbours.
+//! it runs, and so takes columns after them for their neighbours.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};

@@ -116,7 +116,7 @@ fn nested(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// In SELECT and in aggregates: lists are joined below.
+/// Rewrites conditions in SELECT and in aggregates: lists are joined below.
 fn outside_of_filters(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else {
         return Ok(Transformed::no(plan));
@@ -185,16 +185,16 @@ fn scalar(plan: LogicalPlan) -> Expr {
     })
 }
 
-/// What `x` is compared with.
+/// `x` and the list that it is compared with.
 struct List<'a> {
     x: Expr,
     subquery: Subquery,
     negated: bool,
     schema: &'a DFSchema,
     may_be_null: bool,
-    /// On the rows outside.
+    /// Whether the list depends on the rows outside.
     depends: bool,
-    /// `x` is the same for all rows.
+    /// Whether `x` is the same for all rows.
     is_constant: bool,
 }
 

@@ -97,7 +97,7 @@ impl Below {
         column
     }
 
-    /// The input with these columns behind its own.
+    /// The input with these columns after its own.
     pub(super) fn plan(
         self,
         input: &Arc<LogicalPlan>,

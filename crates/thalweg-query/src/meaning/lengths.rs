@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The same expression, which compares lengths.
+/// The expression, made to compare lengths.
 pub(super) fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_interval = |expr: &Expr| is_interval(expr, schema);
     let by = |expr: Expr| by_length(expr, schema);
@@ -312,7 +312,7 @@ fn lengths_of(subquery: Subquery) -> Result<Subquery> {
     })
 }
 
-/// The same operator, which sorts, joins and groups by lengths.
+/// The operator, made to sort, join and group by lengths.
 pub(super) fn in_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Sort(mut sort) => {

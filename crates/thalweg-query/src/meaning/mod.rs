@@ -1,4 +1,4 @@
-//! What expressions mean here, where DataFusion would answer otherwise.
+//! Rewrites of expressions that mean something else here than in DataFusion.
 //!
 //! Invariants: applied once types were made to agree, and before anything is worked out from constants; columns keep
 //! their names and types.
@@ -48,7 +48,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::utils::NamePreserver;
 
-/// The rule that sees to it.
+/// The rule that makes these rewrites.
 #[derive(Debug)]
 pub(crate) struct Meaning;
 

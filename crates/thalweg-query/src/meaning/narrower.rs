@@ -71,7 +71,7 @@ struct Numbers {
     digits: i16,
     /// Digits in front of the point of which every number is one of them.
     whole_digits: i16,
-    /// Digits behind the point.
+    /// Digits after the point.
     scale: i16,
     is_signed: bool,
     /// Bits, of an integer.

@@ -322,7 +322,7 @@ fn cast_type(expr: &Expr) -> DataType {
     }
 }
 
-/// What is cast to a time of the same or a finer unit.
+/// The expression that is cast to a time of the same or a finer unit.
 fn widened<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Expr> {
     let Expr::Cast(Cast { expr: inner, field }) = expr else {
         return None;
@@ -396,7 +396,7 @@ fn worked_out_ns(expr: &Expr) -> Option<i128> {
     }
 }
 
-/// The instant that a constant stands for; `None` for what is none, and for times that cannot be told exactly.
+/// The instant that a constant stands for; `None` for what is none, and for times that are not known exactly.
 fn instant_ns(expr: &Expr) -> Option<i128> {
     if !is_constant(expr) {
         return None;
@@ -437,7 +437,7 @@ fn value(expr: &Expr, unit: TimeUnit) -> Option<ScalarValue> {
     }
 }
 
-/// Whether the text in a constant says more of a second than microseconds hold.
+/// Whether the text in a constant has more digits of a second than microseconds hold.
 fn has_nanoseconds(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(Cast { expr, .. }) => has_nanoseconds(expr),

@@ -12,7 +12,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
-/// The rule that sees to it, once types were made to agree.
+/// The rule that enforces the invariant, once types were made to agree.
 #[derive(Debug)]
 pub(crate) struct WindowKeys;
 

@@ -21,7 +21,7 @@ pub(super) fn is_transparent(expr: &Expr) -> bool {
 }
 
 /// Hides names that a SELECT gives where expressions of its ORDER BY or DISTINCT ON have columns that are called so: there they are the
-/// columns, and DataFusion would take the results. Behind DISTINCT, and behind a GROUP BY
+/// columns, and DataFusion would take the results. After DISTINCT, and after a GROUP BY
 /// that does not name it, a column is no longer there outside of aggregates, and the name is that of the result.
 pub(super) fn leave_columns_to(keys: &InsideExpressions, select: &mut Select, scope: &Scope<'_>) {
     let is_distinct = matches!(select.distinct, Some(Distinct::Distinct));
@@ -47,7 +47,7 @@ pub(super) fn leave_columns_to(keys: &InsideExpressions, select: &mut Select, sc
     }
 }
 
-/// Whether a column is there behind GROUP BY.
+/// Whether a column is there after GROUP BY.
 fn is_key(group_by: &GroupByExpr, name: &str) -> bool {
     let GroupByExpr::Expressions(keys, _) = group_by else {
         return false;
@@ -66,9 +66,9 @@ fn is_key(group_by: &GroupByExpr, name: &str) -> bool {
 /// The folded names of columns inside of expressions.
 #[derive(Default)]
 pub(super) struct InsideExpressions {
-    /// In calls, and those with the names of their tables.
+    /// Columns in calls, and columns with the names of their tables.
     in_calls: HashSet<String>,
-    /// In anything else but brackets.
+    /// Columns in anything else but brackets.
     in_operators: HashSet<String>,
     calls: usize,
     inside: usize,

@@ -1,4 +1,4 @@
-//! What a name can mean where it stands.
+//! The meanings of a name where it stands.
 
 use crate::dialect::output_names::visible;
 use crate::dialect::outside_queries;
@@ -10,7 +10,7 @@ use thalweg_table::schema::fold_name;
 /// Something that a FROM reads.
 #[derive(Clone, Debug)]
 pub(super) struct Factor {
-    /// What qualifies its columns, folded.
+    /// The name that qualifies its columns, folded.
     pub(super) name: Option<String>,
     /// As they are spelled; `None` where only planning finds out, as of functions.
     pub(super) columns: Option<Vec<String>>,
@@ -118,7 +118,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// What a name qualifies.
+    /// The factor that a name qualifies.
     pub(super) fn factor(&self, qualifier: &Ident) -> Option<&'a Factor> {
         let wanted = fold_name(&qualifier.value);
         let own = self
@@ -157,7 +157,7 @@ fn spell(ident: &mut Ident, column: &str) {
     }
 }
 
-/// What SQL takes an identifier for.
+/// The name that SQL takes an identifier for.
 pub(super) fn normalized(ident: &Ident) -> String {
     if ident.quote_style.is_some() {
         ident.value.clone()

@@ -59,7 +59,7 @@ pub(crate) struct AggregateNode {
     pub(crate) conditions: Vec<TimeCondition>,
     pub(crate) group: Option<TimeGroup>,
     pub(crate) outputs: Vec<Output>,
-    /// Places in the schema of the columns that the outputs speak of.
+    /// Places in the schema of the columns that the outputs use.
     pub(crate) columns: Vec<usize>,
     pub(crate) schema: DFSchemaRef,
 }
@@ -74,7 +74,7 @@ type Identity<'a> = (
 );
 
 impl AggregateNode {
-    /// What does the work of `aggregate`, if the table can.
+    /// The node that does the work of `aggregate`, if the table can.
     fn replace(aggregate: &Aggregate) -> Option<Self> {
         let scan = scan_below(&aggregate.input)?;
         let table = Arc::new(StoredTable::of(scan)?);
@@ -123,7 +123,7 @@ impl AggregateNode {
         })
     }
 
-    /// What two equal nodes agree on.
+    /// The parts that equal nodes agree on.
     fn identity(&self) -> Identity<'_> {
         let group = self
             .group
@@ -221,7 +221,7 @@ fn column<'a>(expr: &'a Expr, table: &StoredTable) -> Option<(usize, Option<&'a 
     }
 }
 
-/// Whether the summaries of a column of `data_type` have what the function says of it, also after a cast that loses
+/// Whether the summaries of a column of `data_type` have what the function needs, also after a cast that loses
 /// nothing that the function looks at.
 fn fits(function: &str, data_type: &DataType, cast: Option<&DataType>) -> bool {
     use DataType as T;

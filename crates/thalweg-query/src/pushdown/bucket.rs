@@ -20,7 +20,7 @@ const MONDAY_NS: i64 = 4 * DAY_NS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeGroup {
     pub(crate) bucket: Bucket,
-    /// What the first key of a bucket is multiplied by to give the group's value.
+    /// The group's value is the first key of its bucket times this.
     pub(crate) factor: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Conditions on other columns that tell which blocks need not be read.
+//! Conditions on other columns that show which blocks need not be read.
 //!
 //! Invariants: a range accepted here holds for every row that satisfies its condition; the reverse need not be, so the
 //! filter above stays. In doubt nothing is pruned.

@@ -25,7 +25,7 @@ impl Comparison {
         })
     }
 
-    /// The same with the sides changed over.
+    /// The comparison with its sides exchanged.
     pub(crate) fn turned(self) -> Self {
         match self {
             Self::Equal => Self::Equal,

@@ -1,4 +1,4 @@
-//! What a table can answer better than an operator above it: ranges of time, ranges of other columns, aggregates.
+//! Parts of plans that a table answers better than operators above it: ranges of time, ranges of other columns, aggregates.
 
 pub(crate) mod aggregate;
 pub(crate) mod aggregate_exec;

@@ -80,7 +80,7 @@ pub(crate) fn time_expression(expr: &Expr, time: TimeColumn<'_>) -> Option<(i64,
     }
 }
 
-/// What values of `from` are multiplied by when they are cast to `to`; `None` when it is not as simple as that.
+/// The factor by which values of `from` are multiplied when they are cast to `to`; `None` when it is not as simple as that.
 fn cast_factor(from: &DataType, to: &DataType) -> Option<i64> {
     use DataType as T;
     match (from, to) {
@@ -141,7 +141,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The type of a constant whose value can be told once placeholders are filled in.
+/// The type of a constant whose value is known once placeholders are filled in.
 pub(crate) fn constant_type(expr: &Expr) -> Option<DataType> {
     match expr {
         // A filled placeholder keeps its name.
@@ -193,7 +193,7 @@ fn keys_of_one(condition: &TimeCondition, data_type: &DataType) -> Result<KeyRan
     let factor = i128::from(condition.factor);
     let (floor, whole) = (value.div_euclid(factor), value.rem_euclid(factor) == 0);
     let ceil = if whole { floor } else { floor + 1 };
-    // First value in, first value behind.
+    // The first value in the range, and the first one after it.
     let (start, end) = match condition.comparison {
         Comparison::Equal if !whole => return Ok(KeyRange::EMPTY),
         Comparison::Equal => (Some(floor), Some(floor + 1)),
@@ -208,7 +208,7 @@ fn keys_of_one(condition: &TimeCondition, data_type: &DataType) -> Result<KeyRan
         .map_err(crate::error::to_datafusion)
 }
 
-/// The number behind a time or integer; `None` for every other type and for null.
+/// The number that a time or integer is stored as; `None` for every other type and for null.
 pub(crate) fn integer(value: &ScalarValue) -> Option<i128> {
     use ScalarValue as S;
     Some(match value {

@@ -11,7 +11,7 @@ const HINT: &str = " (texts take single quotes: '";
 /// Columns and tables that a message lists.
 const MOST_LISTED: usize = 20;
 
-/// What is wrong with the names in a statement.
+/// The message for wrong names in a statement.
 pub(crate) fn wrong_names(error: &SchemaError, diagnostic: Option<&Diagnostic>) -> String {
     match error {
         SchemaError::FieldNotFound {

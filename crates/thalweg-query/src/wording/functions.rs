@@ -310,7 +310,7 @@ const SIGNATURES: [(&str, &str); 12] = [
 /// Forms that a message shows of a function that takes many.
 const MOST_FORMS: usize = 6;
 
-/// What to say of a function that there is not.
+/// The words for a message about a function that there is not; `None` for other messages.
 pub(crate) fn unknown(text: &str) -> Option<String> {
     let (name, _) = text.strip_prefix("Invalid function '")?.split_once('\'')?;
     if let Some((_, form)) = TRANSLATED.iter().find(|(names, _)| names.contains(&name)) {
@@ -356,7 +356,7 @@ fn of_library() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// What to say of arguments that a function does not take. What a function of ours said itself stays.
+/// The words for a message about arguments that a function does not take. A message that one of our functions gave itself stays.
 pub(crate) fn wrong_arguments(text: &str) -> Option<String> {
     let (before, rest) =
         text.split_once("No function matches the given name and argument types '")?;
@@ -395,7 +395,7 @@ pub(crate) fn wrong_arguments(text: &str) -> Option<String> {
     ))
 }
 
-/// What to say of `text[1:2]` where the places are no constants.
+/// Advice for `text[1:2]` where the places are no constants.
 fn part_of_text(call: &str) -> Option<String> {
     let arguments = call
         .strip_prefix("array_slice(")

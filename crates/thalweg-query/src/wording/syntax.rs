@@ -156,13 +156,13 @@ const MOST_INSIDE: usize = 32;
 /// Levels of brackets in them.
 const MOST_LEVELS: usize = 64;
 
-/// Whether a message is of a place in the text, behind which a query in brackets may be wrong: the parser goes back from such a query,
-/// takes it for tables in brackets, and fails there.
+/// Whether a message is of a place in the text, after which a query in brackets may be wrong: the parser goes back from such a
+/// query, takes it for tables in brackets, and fails there.
 pub(crate) fn is_of_place(message: &str) -> bool {
     place_of(message).is_some()
 }
 
-/// The message of the query in brackets that fails furthest in the text, if that is behind the place of `message`.
+/// The message of the query in brackets that fails furthest in the text, if that is after the place of `message`.
 pub(crate) fn in_query_inside(message: &str, tokens: &[TokenWithSpan]) -> Option<String> {
     let mut furthest = place_of(message)?;
     let mut found = None;
@@ -281,7 +281,7 @@ fn with_place(text: &str) -> (&str, String) {
     }
 }
 
-/// What was meant by a word in a place where it cannot stand.
+/// Guesses what was meant by a word in a place where it cannot stand.
 fn guess(wanted: &str, found: &str) -> String {
     let upper = found.to_uppercase();
     if wanted == "end of statement" && CLAUSES.contains(&upper.as_str()) {

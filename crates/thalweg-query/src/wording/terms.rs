@@ -84,7 +84,7 @@ fn word(rest: &str, words: &mut String) -> usize {
     let end = rest.find(|c| !is_of_word(c)).unwrap_or(rest.len());
     let (name, behind) = rest.split_at(end);
     if name.starts_with(|c: char| c.is_ascii_digit()) {
-        // A number goes on behind its point.
+        // A number goes on after its point.
         words.push_str(name);
         return end;
     }
@@ -147,7 +147,7 @@ fn sql_type(name: &str) -> Option<&'static str> {
     found.map(|(_, meant)| *meant)
 }
 
-/// What stands between the bracket that `text` begins with and the one that closes it.
+/// The text between the bracket that `text` begins with and the one that closes it.
 fn closed(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
