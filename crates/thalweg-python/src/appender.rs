@@ -27,7 +27,7 @@ use thalweg_env::sync::Mutex;
 pub(crate) struct PyAppender {
     name: String,
     inner: ProcessLocal<Mutex<Option<Appender>>>,
-    /// Dropped behind the rows: it may be the last one to hold the database open.
+    /// Dropped after the rows: it may be the last one to hold the database open.
     _db: Arc<Handle>,
 }
 

@@ -37,9 +37,9 @@ pub(crate) struct Converter {
     columns: Vec<Column>,
 }
 
-/// What is known of a column before its values are.
+/// How the values of a column are converted.
 enum Column {
-    /// Its type says all.
+    /// Its type is enough.
     Plain,
     /// Times in this zone.
     Zoned(Py<PyAny>),
@@ -270,7 +270,7 @@ fn to_microseconds(value: i64, unit: TimeUnit) -> Option<i64> {
 }
 
 fn beyond(py: Python<'_>, what: &str, value: impl std::fmt::Display) -> PyErr {
-    // Whatever Python said of it says less.
+    // The message of Python has less information.
     let _ = PyErr::take(py);
     let message = format!(
         "{what} {value} is beyond what Python can hold; take the result by arrow() or numpy()"
@@ -278,7 +278,7 @@ fn beyond(py: Python<'_>, what: &str, value: impl std::fmt::Display) -> PyErr {
     raise(ErrorKind::OutOfDomain, message)
 }
 
-/// The same for a value that counts a unit.
+/// The error for a value that counts a unit.
 fn beyond_in(py: Python<'_>, what: &str, value: i64, unit: TimeUnit) -> PyErr {
     beyond(py, what, format!("{value} {unit:?}s").to_lowercase())
 }

@@ -100,7 +100,7 @@ pub(crate) fn exception(error: &thalweg::Error) -> PyErr {
     })
 }
 
-/// What Python raised, however deeply it is wrapped.
+/// The exception that Python raised, however deeply it is wrapped.
 fn raised_below(error: &(dyn StdError + 'static)) -> Option<PyErr> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -23,7 +23,7 @@ const COPIED_BYTES: usize = 2048;
 /// Validates an array and puts all of its buffers under the invariant above. Large ones are not copied.
 ///
 /// # Errors
-/// When the content of the array is not what its type says: offsets out of bounds, text that is not UTF-8.
+/// When the content of the array does not fit its type: offsets out of bounds, text that is not UTF-8.
 pub(crate) fn adopt(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let array = array.as_ref();
     downcast_primitive_array!(

@@ -1,8 +1,8 @@
 //! Tables on their way in: Arrow, pandas, polars, dicts of arrays, and what speaks Arrow's C interface.
 //!
-//! Invariants: Arrow memory of more than some KiB is not copied, and is released as `foreign` says; strings from outside are
-//! checked to be UTF-8 before anything relies on it; a row that is null as a whole is refused, not taken for the values below
-//! it; what cannot be read is an exception of Thalweg that says what can.
+//! Invariants: Arrow memory of more than some KiB is not copied, and is released as described in `foreign`; strings from outside
+//! are checked to be UTF-8 before anything relies on it; a row that is null as a whole is refused, not taken for the values below
+//! it; what cannot be read is an exception of Thalweg that lists what can.
 
 use crate::error::{Error, Raised, exception, raise};
 use crate::finalize::{Callback, Ending};
@@ -133,8 +133,8 @@ fn reader_of_dataset<'py>(data: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     }
 }
 
-/// Behind a pyarrow.RecordBatchReader there may be a Python iterator, whose exceptions Arrow's C interface turns into
-/// text.
+/// Whether it is a pyarrow.RecordBatchReader. Such a reader may wrap a Python iterator, whose exceptions Arrow's C interface turns
+/// into text.
 fn is_pyarrow_reader(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = data.get_type();
     let module = class.module()?;
@@ -142,7 +142,7 @@ fn is_pyarrow_reader(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_pyarrow && data.hasattr(name!(data.py(), "read_next_batch"))?)
 }
 
-/// What a function of the Python part makes of it: an object that exports Arrow.
+/// Calls a function of the Python part that makes an object which exports Arrow, and reads that.
 fn through<'py>(
     py: Python<'py>,
     function: &str,
@@ -250,7 +250,7 @@ fn batch_of(array: &ArrayRef, schema: &SchemaRef) -> Result<RecordBatch, ArrowEr
         ));
     }
     if rows.is_empty() {
-        // Of no values Arrow imports no bytes, and finds the first offset of a slice behind their end.
+        // Of no values Arrow imports no bytes, and finds the first offset of a slice past their end.
         return Ok(RecordBatch::new_empty(SchemaRef::clone(schema)));
     }
     let columns = rows.columns().iter().zip(schema.fields());

@@ -1,7 +1,7 @@
 //! The interpreter, where PyO3 may be wrong about who holds it.
 //!
 //! PyO3 counts for each thread how often it has attached, and takes one that has for one that holds the interpreter. That is untrue
-//! below code that lets go of it by itself: an append reads a list, which has pyarrow read an item, which lets go of the interpreter
+//! below code that releases it by itself: an append reads a list, which has pyarrow read an item, which releases the interpreter
 //! and calls the stream of a result. Detached as if it held the interpreter, the process would be ended by it.
 //!
 //! Invariant: what such code can call, streams of Arrow and the release of what is in them, attaches below a [`Held`].
@@ -14,7 +14,7 @@ use crate::finalize::{Callback, Ending};
 use pyo3::ffi;
 use std::marker::PhantomData;
 
-/// The interpreter is held by this thread for as long as this lives, whoever held it before. Detaching lets go of it meanwhile.
+/// The interpreter is held by this thread for as long as this lives, whoever held it before. Detaching releases it meanwhile.
 pub(crate) struct Held {
     before: ffi::PyGILState_STATE,
     /// Of one thread.

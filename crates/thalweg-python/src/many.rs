@@ -91,7 +91,7 @@ fn rows_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
     }
 }
 
-/// What an INSERT of all rows takes its values from.
+/// The source of the values for an INSERT of all rows.
 enum Given {
     /// A table that holds the parameters as columns.
     Table(Input),

@@ -1,7 +1,7 @@
-//! What is made once per process, when it is first asked for.
+//! Values that are made once per process, when they are first asked for.
 //!
 //! Invariant: no fork comes between the beginning and the end of making something. `os.fork` needs the interpreter, and here it
-//! is held from before a cell is taken until it is full. PyO3's `intern!` and `PyOnceLock` let go of it while they hold the
+//! is held from before a cell is taken until it is full. PyO3's `intern!` and `PyOnceLock` release it while they hold the
 //! cell: a child whose parent forked just then waited for ever for a thread that it does not have. PyO3's own cells are filled
 //! when the module is loaded.
 

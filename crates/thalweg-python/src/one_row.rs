@@ -4,7 +4,7 @@
 //! an append that has waited for the disk, a fifth of the whole append; reading the values takes less than 1 us.
 //!
 //! Invariants: only a row is read that has the names and types of the table, in its order, and nothing to refuse: all others
-//! are imported, so that there is one way to match columns, to cast, and to say what does not fit. The memory of whoever exports
+//! are imported, so that there is one way to match columns, to cast, and to report what does not fit. The memory of whoever exports
 //! is read while it is owned here, and given back before the call returns.
 #![expect(
     unsafe_code,
@@ -48,7 +48,7 @@ enum Form {
 
 /// Calls `put` with the values of the row that these capsules hold, in the order of `columns`; `None` if it is to be imported.
 ///
-/// `put` may let go of the interpreter: the row is taken out of its capsule before, so that no other thread can release it.
+/// `put` may release the interpreter: the row is taken out of its capsule before, so that no other thread can free the row.
 pub(crate) fn with_row<T>(
     schema: &Bound<'_, PyCapsule>,
     array: &Bound<'_, PyCapsule>,
@@ -155,7 +155,7 @@ fn read<'a>(
         return None;
     }
     let validity = array.buffer(0);
-    // SAFETY: a bitmap that is there has a bit for each row up to the end of the column, and `at` is not behind it.
+    // SAFETY: a bitmap that is there has a bit for each row up to the end of the column, and `at` is not past it.
     if !validity.is_null() && !unsafe { bit(validity, at) } {
         return column.is_nullable().then_some(Value::Null);
     }

@@ -15,7 +15,7 @@ use thalweg_table::time::parse_length;
 /// Characters of a value that a message shows.
 const SHOWN_CHARS: usize = 100;
 
-/// What was given, as Python shows it.
+/// The value that was given, as Python shows it.
 pub(crate) fn shown(given: &Bound<'_, PyAny>) -> String {
     let Ok(text) = given.repr() else {
         return "a value".to_owned();

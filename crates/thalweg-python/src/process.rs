@@ -1,10 +1,10 @@
 //! Values that are of use in the process that made them, and in no child of its fork.
 //!
 //! Invariants
-//! - Every call on an object that a child of a fork has inherited fails with a `thalweg.Error` that says so, and takes no lock
-//!   before: it may be held by a thread that the child does not have. Only names, columns and the like can still be asked for,
+//! - Every call on an object that a child of a fork has inherited fails with a `thalweg.Error` that names the fork, and takes no
+//!   lock before: it may be held by a thread that the child does not have. Only names, columns and the like can still be asked for,
 //!   and closing does nothing.
-//! - A child drops nothing that it has inherited. Dropping would flush rows, wait for threads and let go of files, all of which
+//! - A child drops nothing that it has inherited. Dropping would flush rows, wait for threads and release files, all of which
 //!   are its parent's. The child's copy of the memory goes with the child.
 //! - What the process makes once, at its first use, is made before the first connection, with the interpreter held: a child
 //!   whose parent was in the middle of that when it forked would wait for the end of it for ever. `os.fork` needs the
@@ -26,8 +26,8 @@ pub(crate) static CLOCK: LazyLock<Arc<dyn Clock>> = LazyLock::new(|| Arc::clone(
 const FIRST_STATEMENT: &str = "SELECT 1";
 
 /// Makes what is made once per process, unless it was, and opens a database on another thread meanwhile: each takes some
-/// milliseconds, and an opening waits for the disk most of the time. The interpreter is held while anything is made, and let
-/// go of for the rest of `open`. Returns what `open` does, and an error when the engine cannot work in this process.
+/// milliseconds, and an opening waits for the disk most of the time. The interpreter is held while anything is made, and
+/// released for the rest of `open`. Returns what `open` does, and an error when the engine cannot work in this process.
 pub(crate) fn initialise_and_open<T: Send + 'static>(
     py: Python<'_>,
     open: impl FnOnce() -> Result<T> + Send + 'static,
@@ -75,7 +75,7 @@ impl Home {
         if self.is_here() { Ok(()) } else { Err(moved()) }
     }
 
-    /// Called behind Python code that may have forked. In the child, a thread that has called the engine gets the error. A
+    /// Called after Python code that may have forked. In the child, a thread that has called the engine gets the error. A
     /// thread of the engine has nobody to return to, since its callers are threads that the child does not have, and the
     /// interpreter does not take it back: it ends the child.
     ///

@@ -1,4 +1,4 @@
-//! What a query returns: rows that are pulled as they are asked for.
+//! The result of a query: rows that are pulled as they are asked for.
 //!
 //! Invariants: a result is read once, by one thread at a time; whatever form the rows are taken in, they are those that
 //! were not fetched yet; nothing runs before the first of them is asked for; showing a result takes nothing from it.
@@ -66,10 +66,10 @@ struct Rows {
     converter: Option<Converter>,
     /// Rows that were pulled and not yet asked for.
     page: Option<Page>,
-    /// Batches that were pulled behind the page and not asked for: to show the first rows, say.
+    /// Batches that were pulled after the page and not asked for: to show the first rows, for example.
     ahead: VecDeque<RecordBatch>,
     progress: Progress,
-    /// Dropped behind the rows: it may be the last one to hold the database open.
+    /// Dropped after the rows: it may be the last one to hold the database open.
     _db: Arc<Handle>,
 }
 
@@ -611,12 +611,12 @@ impl Batches {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.home.check()?;
-        // Taken out, so that no lock is held while the interpreter is let go.
+        // Taken out, so that no lock is held while the interpreter is released.
         let before = std::mem::replace(&mut *self.state.lock(), State::Busy);
         let (after, next) = match before {
             State::Rows(mut rows) => match rows.next_rest() {
                 Ok(None) => (State::Taken, Ok(None)),
-                // Behind an error the rows are not at their end: whoever goes on is told.
+                // After an error the rows are not at their end: a caller that goes on gets the error again.
                 next => (State::Rows(rows), next),
             },
             State::Busy => (State::Busy, Err(is_busy())),
@@ -648,7 +648,7 @@ impl Iterator for Streamed {
                 message.replace('\0', " ").into(),
             )))
         };
-        // Whoever pulls may have let go of the interpreter behind PyO3.
+        // Whoever pulls may have released the interpreter without the knowledge of PyO3.
         let _held = match Held::begin() {
             Ok(held) => held,
             Err(ending) => return failed(ending.to_string()),

@@ -17,7 +17,7 @@ use thalweg::{
 };
 use thalweg_table::time::key_to_scalar;
 
-/// What `scan` is asked for, in Python's terms.
+/// The arguments of `scan`, in Python's terms.
 #[derive(Default)]
 pub(crate) struct Asked<'a, 'py> {
     pub(crate) columns: Option<Vec<String>>,
@@ -197,7 +197,7 @@ impl Values {
         })
     }
 
-    /// Adds a value and returns what stands for it.
+    /// Adds a value and returns its placeholder.
     fn add(&mut self, value: ScalarValue) -> String {
         match &mut self.params {
             Params::Named(values) => {
@@ -272,7 +272,7 @@ fn keys(
     }
 }
 
-/// Both ends included.
+/// The keys of a range of which both ends are included.
 fn time_box(
     data_type: &DataType,
     first: &Bound<'_, PyAny>,

@@ -11,7 +11,7 @@ use pyo3_arrow::{PyDataType, PySchema};
 use thalweg::ErrorKind;
 use thalweg::{schema_of_names, sql_type_name};
 
-/// What a user gives for the columns of a table.
+/// The columns of a table, as a user gives them.
 pub(crate) enum Given {
     Columns(Schema),
     /// Rows that have them.
@@ -89,7 +89,7 @@ fn only_time(schema: &Schema) -> PyResult<Option<String>> {
     Ok(names.first().map(|name| (*name).to_owned()))
 }
 
-/// The same columns, all of which may hold nulls: what data happens to hold says nothing of later rows.
+/// The columns, all of which may hold nulls: data without nulls may be followed by rows with some.
 pub(crate) fn nullable(schema: &Schema) -> Schema {
     let fields = schema.fields().iter();
     Schema::new(

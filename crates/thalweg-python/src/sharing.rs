@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - Connections to one path with the same options share one open database, which the last of them closes: whoever makes the
-//!   count zero looks at it again under the lock of the slot, and a connection that came between keeps the database open.
+//!   count zero checks it again under the lock of the slot, and a connection that came between keeps the database open.
 //! - The list of slots is locked with the interpreter held, and for moments: `os.fork` needs the interpreter, so no child ever
 //!   finds it locked. A slot is locked without the interpreter, for as long as opening or closing takes. A child of a fork makes
 //!   slots of its own, and neither locks nor drops those of its parent.
@@ -106,7 +106,7 @@ impl Options {
     }
 }
 
-/// What tells databases of one process apart.
+/// The key that identifies a database in one process.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     /// Without symbolic links.
@@ -286,7 +286,8 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Nobody is there to hear of it. It may take long, and whoever drops the last reference mostly holds the interpreter.
+        // There is nobody to report an error to. It may take long, and whoever drops the last reference mostly holds the
+        // interpreter.
         match Held::begin() {
             Ok(_held) => Python::attach(|py| py.detach(|| _ = self.close())),
             Err(_) => _ = self.close(),

@@ -35,7 +35,7 @@ fn unshown(error: ArrowError) -> pyo3::PyErr {
 struct Shown {
     names: Vec<String>,
     columns: Vec<Vec<String>>,
-    /// What else there is.
+    /// Lines about the rows and columns that are left out.
     more: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Long calls: they let go of the interpreter, and look for Ctrl-C while they wait.
+//! Long calls: they release the interpreter, and check for Ctrl-C while they wait.
 
 use crate::error::exception;
 use crate::finalize::Callback;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg::{Error, Fetched, QueryResult};
 use thalweg_env::sync::Mutex;
 
-/// How long a call waits before it looks for signals.
+/// How long a call waits before it checks for signals.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Why rows did not come.
@@ -31,7 +31,7 @@ impl From<Stopped> for PyErr {
 /// Runs handlers of signals that have come. For work below the engine, which does not hold the interpreter.
 ///
 /// # Errors
-/// What a handler raised, and when the interpreter ends.
+/// The exception that a handler raised; an error when the interpreter ends.
 pub(crate) fn check() -> PyResult<()> {
     let _running = Callback::begin()?;
     Python::attach(|py| py.check_signals())

@@ -26,7 +26,7 @@ use thalweg::{
 };
 use thalweg_table::time::key_to_scalar;
 
-/// Rows of `head()` unless it is told.
+/// Rows of `head()` by default.
 const HEAD_ROWS: usize = 5;
 
 /// A table; made by Database.create_table() and Database.table().

@@ -23,7 +23,7 @@ const DAY_US: i64 = 86_400_000_000;
 
 /// Why a Python object is no value.
 pub(crate) enum Unfit {
-    /// Says what is wrong with it.
+    /// A description of what is wrong with it.
     Because(String),
     /// Python raised this.
     Raised(PyErr),
@@ -42,7 +42,7 @@ impl From<Ending> for Unfit {
 }
 
 impl Unfit {
-    /// The exception; `place` says where the value stood.
+    /// The exception; `place` names the place of the value.
     pub(crate) fn into_exception(self, kind: ErrorKind, place: &str) -> PyErr {
         match self {
             Self::Because(reason) => raise(kind, format!("{place}: {reason}")),

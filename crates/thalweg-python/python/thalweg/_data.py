@@ -21,7 +21,7 @@ _FINER_UNITS = {"ps", "fs", "as"}
 
 
 # Kinds of values that pyarrow may find in one column. It takes some others together as well, and stores other values for them: the
-# day of a time behind dates, 0001-01-01 for NaT, 1 for True. The first that fits counts.
+# day of a time that follows dates, 0001-01-01 for NaT, 1 for True. The first that fits counts.
 _FAMILIES = (
     ("booleans", (bool, numpy.bool_)),
     ("times of NumPy", (numpy.datetime64,)),
@@ -415,7 +415,7 @@ def _of_one_family(values):
     kinds.discard(type(None))
     families = set(map(_family, kinds))
     if len(families) == 2 and "numbers" in families:
-        # What pandas writes for a missing value of any kind; no text, time or bool is NaN.
+        # pandas writes NaN for a missing value of any kind; no text, time or bool is NaN.
         others = [None if isinstance(value, float) and value != value else value for value in values]
         if "numbers" not in map(_family, map(type, others)):
             return _of_one_family(others)

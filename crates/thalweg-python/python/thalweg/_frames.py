@@ -14,12 +14,12 @@ from thalweg._thalweg import Error, UnsupportedError, _csv_header, _csv_rows
 # The compression of files by the ends of their names, which `thalweg import` reads.
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 
-# What lies under the mask of a null, by the kind of the array.
+# The values under the mask of a null, by the kind of the array.
 _HIDDEN = {"b": False, "i": 0, "u": 0, "f": numpy.nan}
 
 
 def with_own_names(table):
-    """The table with a number behind names that were there before: v, v_1, v_2."""
+    """The table with a number after names that were there before: v, v_1, v_2."""
     names = table.column_names
     if len(set(names)) == len(names):
         return table
@@ -54,7 +54,7 @@ def write_parquet(reader, path):
 
 
 def write_csv(reader, path):
-    """Writes the rows of a reader to a CSV file, as the command line prints them; compressed as the name of the file says."""
+    """Writes the rows of a reader to a CSV file, as the command line prints them; compressed if its name ends with .gz or .zst."""
     suffix = os.path.splitext(path)[1] if isinstance(path, (str, bytes, os.PathLike)) else ""
     codec = _CODECS.get(os.fsdecode(suffix).lower())
     _write(reader, path, functools.partial(_CsvWriter, codec=codec))

@@ -1,4 +1,4 @@
-"""What `create_table` is given: the columns of a table, or rows that have them."""
+"""The arguments of `create_table`: the columns of a table, or rows that have them."""
 
 import datetime
 import decimal
