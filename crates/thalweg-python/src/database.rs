@@ -417,7 +417,7 @@ impl PyDatabase {
         py.detach(|| db.flush()).or_raise()
     }
 
-    /// Flushes, and lets go of the files unless another connection of this process shares them. A second call does nothing,
+    /// Flushes, and releases the files unless another connection of this process shares them. A second call does nothing,
     /// nor does one in a child of a fork.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.handle.close()).or_raise()

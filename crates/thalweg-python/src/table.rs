@@ -292,7 +292,7 @@ impl PyTable {
         Err(no_attribute("Table", name))
     }
 
-    /// What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.
+    /// Statistics of the table as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = self.open()?;
         let view = py.detach(|| table.view()).or_raise()?;

@@ -186,7 +186,7 @@ class Database:
         """Returns when everything appended so far is durable."""
 
     def close(self) -> None:
-        """Flushes, and lets go of the files unless another connection of this process shares them. A second call does nothing,
+        """Flushes, and releases the files unless another connection of this process shares them. A second call does nothing,
         nor does one in a child of a fork.
         """
 
@@ -330,7 +330,7 @@ class Table:
         """The same as numpy()."""
 
     def stats(self) -> dict[str, Any]:
-        """What is known of the table, as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time."""
+        """Statistics of the table as a dict: rows, bytes, blocks, fragments, open_rows, late_rows, min_time, max_time."""
 
     def maintain(self) -> None:
         """Puts late rows in order and short blocks together, so that scans need not merge them. Readers and writers go on
