@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The arguments of the command line.
 
 use crate::files;
 use crate::output::Format;
@@ -171,7 +171,7 @@ pub(crate) struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// Where the column is that orders the table: the one that is called as `--time` says, also with a comma in its name, or
+    /// Where the column is that orders the table: the one that `--time` names, also with a comma in its name, or
     /// the one that is joined of two.
     pub(crate) fn time_place(&self, names: &[String]) -> Option<usize> {
         let place = |wanted: &str| {

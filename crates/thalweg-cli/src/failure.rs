@@ -1,20 +1,20 @@
-//! Why a command did not succeed, and the exit status that says so.
+//! Failures of commands, and their exit statuses.
 
 use arrow_schema::ArrowError;
 use std::io;
 use std::process::ExitCode;
 use thalweg::{Error, ErrorKind};
 
-/// Why a command did not succeed.
+/// The reason why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The database said no.
+    /// The database reported an error.
     Engine(Error),
     /// Something outside the database.
     Other(String),
     /// The call made no sense.
     Usage(String),
-    /// What is to be said was printed already.
+    /// The message was printed already.
     Told,
     /// An object of a JSON file has a name that the first ones do not have.
     LateColumn(String),
@@ -36,7 +36,7 @@ impl Failure {
         ))
     }
 
-    /// Prints it, once, and says how the process ends.
+    /// Prints it, once, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if let Some(message) = self.message() {
             // One line, whatever the message was made of: logs and scripts count lines.
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// What is to be printed.
+    /// The message to print, if there is one.
     pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Self::Engine(error) => Some(error.message()),

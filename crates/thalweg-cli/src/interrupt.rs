@@ -1,8 +1,7 @@
 //! Ctrl-C.
 //!
-//! Work that can stop in good order says so by holding a [`Listening`] and looks from time to time. Anything else, whoever
-//! presses twice, and work that does not look for a second, ends at once: nothing in a database depends on how a process
-//! ends.
+//! Work that can stop in good order holds a [`Listening`] and checks it from time to time. Anything else ends at once, and so does
+//! work after a second press, or if it does not check for a second: nothing in a database depends on how a process ends.
 
 use crate::failure::Failure;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,7 +40,7 @@ fn end() -> ! {
     std::process::exit(Failure::Interrupted.status().into())
 }
 
-/// Somebody looks whether Ctrl-C was pressed.
+/// Held by work that checks whether Ctrl-C was pressed.
 #[derive(Debug)]
 pub(crate) struct Listening(());
 

@@ -1,4 +1,4 @@
-//! Opens databases, with messages that say what to do on the command line.
+//! Opens databases, with messages about what to do on the command line.
 //!
 //! Invariant: a word that may be a mistyped command makes no database.
 

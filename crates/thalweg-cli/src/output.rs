@@ -44,7 +44,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What is printed if nobody says: tables for people, CSV for programs.
+    /// The format that is used by default: tables for people, CSV for programs.
     pub(crate) fn or_default(given: Option<Self>) -> Self {
         given.unwrap_or(if std::io::stdout().is_terminal() {
             Self::Table
@@ -68,7 +68,7 @@ impl Format {
     }
 }
 
-/// What a table has room for; nothing else is ever cut.
+/// The room that a table has; nothing else is ever cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     rows: Option<usize>,
@@ -95,7 +95,7 @@ impl Limits {
         if !term.is_term() {
             return Self::default();
         }
-        // A terminal that does not know its width says 0.
+        // A terminal that does not know its width reports 0.
         let width = term.size_checked().map(|(_, columns)| usize::from(columns));
         Self {
             rows: Some(TERMINAL_ROWS),
@@ -255,7 +255,7 @@ impl<W: Write> Printer<W> {
         self.has_uncounted = true;
     }
 
-    /// Prints what is left, and says how many rows there were.
+    /// Prints the rest, and returns how many rows there were.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -10,7 +10,7 @@ pub(crate) const DAY_NS: i128 = 86_400_000_000_000;
 /// Digits of a fraction of a second, at most.
 const NS_DIGITS: usize = 9;
 
-/// Whether an item of a pattern says something of the date.
+/// Whether an item of a pattern belongs to the date.
 fn is_of_date(item: &Item<'_>) -> bool {
     match item {
         Item::Numeric(number, _) => !matches!(
@@ -47,7 +47,8 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern as users write it: `%f` is the fraction of a second, as in Python; behind a point, the point may be missing too.
+    /// Reads a pattern as users write it: `%f` is the fraction of a second, as in Python; with a point before it, both may be
+    /// missing from a text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let refuse =
             || format!("\"{text}\" is no pattern of strftime, as \"%d.%m.%Y %H:%M:%S\" would be");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use thalweg::{TableDefinition, TableView, sql_type_name};
 
-/// `CREATE TABLE ...` with all that SQL can say of a table.
+/// `CREATE TABLE ...` with all that SQL can express of a table.
 pub(crate) fn create_statement(table: &TableView) -> String {
     let definition = table.definition();
     let mut columns = String::new();

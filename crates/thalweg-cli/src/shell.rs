@@ -50,7 +50,7 @@ struct Shell {
     only_reads: bool,
 }
 
-/// What a line led to.
+/// Whether the shell goes on after a line.
 #[derive(PartialEq, Eq)]
 enum Next {
     GoOn,

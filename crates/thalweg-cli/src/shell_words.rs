@@ -93,7 +93,7 @@ const FUNCTIONS: &[&str] = &[
     "to_char(",
 ];
 
-/// What the line editor asks for completions.
+/// The source of the line editor's completions.
 pub(crate) struct Words {
     db: Database,
 }

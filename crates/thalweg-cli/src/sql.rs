@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg::{Database, Error, Fetched, Params, QueryResult};
 use thalweg_env::Env;
 
-/// How often a running query looks for Ctrl-C.
+/// How often a running query checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long rows that are not printed are counted, in nanoseconds.
 const MOST_COUNTING_NS: u64 = 500_000_000;
@@ -92,7 +92,7 @@ pub(crate) fn open(path: &Path, only_reads: bool) -> Result<Database, Failure> {
     }
 }
 
-/// What a statement did.
+/// The outcome of a statement.
 pub(crate) struct Outcome {
     /// Rows that were printed.
     pub(crate) rows: u64,

@@ -1,8 +1,8 @@
-//! Cuts a text into SQL statements, and tells those that only read.
+//! Cuts a text into SQL statements, and finds those that only read.
 
 use thalweg::PlacedStatement;
 
-/// The place behind the first semicolon that ends a statement; `None` when the statement goes on.
+/// The place after the first semicolon that ends a statement; `None` when the statement goes on.
 fn end_of_first(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let find = |from: usize, end: &str| text.get(from..)?.find(end).map(|at| from + at + end.len());
@@ -32,7 +32,7 @@ fn is_escaped(before: &[u8]) -> bool {
     matches!(before, [.., b'e' | b'E']) && !before.iter().rev().nth(1).is_some_and(is_name)
 }
 
-/// The place behind the quote that ends such a text.
+/// The place after the quote that ends such a text.
 fn end_of_escaped(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match bytes.get(at)? {
@@ -131,7 +131,7 @@ pub(crate) fn only_reads(statement: &str) -> bool {
         .any(|word| first_word(statement).eq_ignore_ascii_case(word))
 }
 
-/// The first word or sign behind comments.
+/// The first word or sign after comments.
 fn first_word(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {

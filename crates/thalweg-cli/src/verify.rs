@@ -1,4 +1,4 @@
-//! `thalweg verify`: checks every byte, and says what is damaged and what is lost with it. With `--repair` it makes the
+//! `thalweg verify`: checks every byte, and reports what is damaged and what is lost with it. With `--repair` it makes the
 //! database whole without that; what it found still ends it with status 1.
 
 use crate::arguments::VerifyCall;

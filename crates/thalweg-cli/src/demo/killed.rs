@@ -1,7 +1,7 @@
 //! A writer that is killed with signal 9 while it appends, and what is there afterwards.
 //!
-//! The child says a number on its standard output when the batch of that number is durable, so everything the parent
-//! has read must be there. What it did not get to say may be there too, but whole.
+//! The child prints a number on its standard output when the batch of that number is durable, so everything the parent has read
+//! must be there. A batch whose number it did not get to print may be there too, but whole.
 
 use super::report::{Report, seconds};
 use crate::counts::thousands;
@@ -19,7 +19,7 @@ const ROWS: i64 = 100;
 /// How long the writer works before it is killed.
 const WORK_NS: u64 = 1_500_000_000;
 
-/// The child: appends durable batches and says so, for as long as it lives.
+/// The child: appends durable batches and prints their numbers, for as long as it lives.
 pub(crate) fn write_until_killed(path: &Path) -> Result<(), Failure> {
     let db = Database::open(path)?;
     let schema = schema_of_names([("n", "bigint"), ("value", "double")])?;
@@ -93,7 +93,7 @@ pub(super) fn run(path: &Path, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts the writer, kills it in the middle of its work, and says how many batches it acknowledged.
+/// Starts the writer, kills it in the middle of its work, and returns how many batches it acknowledged.
 fn kill_writer(path: &Path, report: &Report) -> Result<u64, Failure> {
     let fail = |error: std::io::Error| Failure::Other(format!("the process to be killed: {error}"));
     let program = std::env::current_exe().map_err(fail)?;
@@ -117,7 +117,7 @@ fn kill_writer(path: &Path, report: &Report) -> Result<u64, Failure> {
         acknowledged = acknowledged.max(batch + 1);
         let now_ns = report.now_ns();
         if now_ns - *first_ns.get_or_insert(now_ns) > WORK_NS {
-            // What it had said before its end is still in the pipe: the loop goes on.
+            // Numbers that it had printed before its end are still in the pipe: the loop goes on.
             child.kill().map_err(fail)?;
         }
     }

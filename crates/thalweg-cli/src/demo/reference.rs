@@ -1,4 +1,4 @@
-//! What the sample must answer (samples/README.md), worked out without Thalweg.
+//! The right answers for the sample (samples/README.md), worked out without Thalweg.
 
 /// The shipped file.
 pub(super) const SAMPLE: &[u8] = include_bytes!("../../../../samples/beijing-air-2016.csv.gz");
@@ -81,5 +81,5 @@ pub(super) const QUESTIONS: [(&str, &str, &[f64]); 4] = [
 
 /// January 2017 while the readings of Shunyi are held back: rows, readings of pm25 and their sum.
 pub(super) const JANUARY_WITHOUT_SHUNYI: &[f64] = &[8_184.0, 8_143.0, 919_256.0];
-/// The same with them.
+/// Figures of January 2017 with all readings of Shunyi.
 pub(super) const JANUARY: &[f64] = &[8_928.0, 8_886.0, 1_006_792.0];

@@ -48,7 +48,7 @@ impl Report {
         Ok(writeln!(std::io::stdout(), "{mark}{what:<46} {figures}")?)
     }
 
-    /// Runs something and says how long it took, in seconds.
+    /// Runs something and returns how long it took, in seconds.
     pub(super) fn timed<T>(
         &self,
         work: impl FnOnce() -> Result<T, Failure>,

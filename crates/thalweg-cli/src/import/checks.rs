@@ -156,7 +156,7 @@ pub(super) fn check_types(
     Ok(())
 }
 
-/// An error for a type that orders no rows; a dry run makes no table that would say so.
+/// An error for a type that orders no rows; a dry run makes no table that would report it.
 pub(super) fn check_time_type(time: &Field) -> Result<(), Failure> {
     match time.data_type() {
         DataType::Timestamp(..) | DataType::Date32 => Ok(()),
@@ -206,7 +206,7 @@ fn ambiguous_date(name: &str, example: &Example) -> Failure {
     ))
 }
 
-/// The error for the first bad row; `advice` says what would make a good one of it.
+/// The error for the first bad row; `advice` is what would make a good one of it.
 pub(super) fn first_bad(row: &BadRow, advice: Option<&str>, options: &ImportOptions) -> Failure {
     let hint = match (options.rejects.is_some(), advice) {
         (true, _) => ": no row is a good one".to_owned(),

@@ -20,14 +20,14 @@ pub(crate) const NOT_UTF8: &str =
 pub(crate) struct BadRow {
     /// Where it begins in the file, from 1 on.
     pub(crate) line: u64,
-    /// What is wrong with it.
+    /// A description of what is wrong with it.
     pub(crate) reason: String,
     /// The row as it is in the file, byte by byte; empty where rows are not kept.
     pub(crate) raw: Vec<u8>,
 }
 
 impl BadRow {
-    /// The same with the file in its reason.
+    /// The row with the file in its reason.
     pub(crate) fn in_file(&self, file: Option<&str>) -> Self {
         let mut row = self.clone();
         if let Some(file) = file {
@@ -42,7 +42,7 @@ impl BadRow {
 pub(crate) struct Chunk {
     /// One per column of the file.
     pub(crate) columns: Vec<StringArray>,
-    /// Columns with values that the file itself says are text.
+    /// Columns with values that are text in the file itself.
     pub(crate) is_text: Vec<bool>,
     /// The line of each row.
     pub(crate) lines: Vec<u64>,
@@ -74,12 +74,12 @@ impl Chunk {
     }
 }
 
-/// What cuts a file into chunks.
+/// Cuts a file into chunks.
 pub(crate) trait ReadChunks {
     /// The names of the columns.
     fn columns(&self) -> &[String];
 
-    /// To give the columns other names.
+    /// The names of the columns, to be changed.
     fn columns_mut(&mut self) -> &mut [String];
 
     /// Separator of fields, in formats that have one.

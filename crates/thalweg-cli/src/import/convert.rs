@@ -31,7 +31,7 @@ use thalweg::{Error, ErrorKind, TableDefinition};
 /// `2026-01-31T09:30:00.123456789`: a longer text may have more digits than Arrow looks at.
 const FULL_TIME_CHARACTERS: usize = 29;
 
-/// What is said of a time column with a number that is not whole.
+/// The end of the message for a time column with a number that is not whole.
 pub(super) const CANNOT_ORDER: &str = "; a table is ordered by times, dates or whole numbers, not by doubles: name another column by --time, or, where they count from 1970, their unit by --time-unit s, ms, us or ns";
 
 /// Makes batches for one table out of chunks of one file.
@@ -282,7 +282,7 @@ fn convert_column(
         convert_times(&trimmed, data_type, reading, refusals)?
     } else if let DataType::Duration(unit) = data_type {
         let lengths = trimmed.iter().map(|text| length(text?, *unit));
-        // Arrow says that it casts text to lengths of time, and does not.
+        // Arrow claims to cast text to lengths of time, and does not.
         cast(&lengths.collect::<Int64Array>(), data_type)?
     } else if *data_type == DataType::Binary {
         Arc::new(from_hex(&trimmed))
@@ -367,8 +367,8 @@ fn readable(text: &StringArray, data_type: &DataType, reading: &Reading) -> Stri
     read.collect()
 }
 
-/// A value with a decimal point, and an integer without one. What none of the rows that have shown the type could be is no value
-/// of it behind them either.
+/// A value with a decimal point, and an integer without one. Rows after those from which the type was found are judged as strictly
+/// as these.
 fn readable_value<'a>(
     value: &'a str,
     data_type: &DataType,
@@ -386,7 +386,7 @@ fn readable_value<'a>(
     }
 }
 
-/// The same of a value without signs between thousands.
+/// Reads a value without signs between thousands as [`readable_value`] does.
 fn plain_value<'a>(
     value: &'a str,
     data_type: &DataType,
@@ -419,7 +419,7 @@ fn plain_value<'a>(
     (!reading.exact || is_of_its_kind()).then_some(value)
 }
 
-/// The same without space around values; what is empty then is null.
+/// Removes space around values; what is empty then is null.
 fn trim(text: &StringArray) -> StringArray {
     let as_it_is = |value: &str| {
         !value.is_empty()
@@ -507,7 +507,7 @@ fn convert_times(
 fn has_offset(value: &str) -> bool {
     const DATE_BYTES: usize = 10;
     let clock = value.as_bytes().get(DATE_BYTES..).unwrap_or_default();
-    // Cheap for those without: they have no such sign behind the date.
+    // Cheap for those without: they have no such sign after the date.
     let may_have = clock
         .iter()
         .any(|byte| matches!(byte, b'+' | b'-') || byte.is_ascii_alphabetic() && *byte != b'T');

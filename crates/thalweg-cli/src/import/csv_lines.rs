@@ -135,7 +135,7 @@ impl CsvLines {
         Ok(())
     }
 
-    /// What is wrong with the record that was just read if the file ends inside its quotes.
+    /// The message for the record that was just read if the file ends inside its quotes.
     fn open_quote(&self) -> Option<String> {
         let line = self.skipped_lines + self.records.open_quote()?;
         Some(format!(

@@ -1,4 +1,4 @@
-//! Records of CSV with what the `csv` crate does not tell of them: the bytes they were read from, the line they begin on,
+//! Records of CSV with what the `csv` crate does not return: the bytes they were read from, the line they begin on,
 //! and whether the file ended inside quotes.
 //!
 //! Invariants
@@ -87,7 +87,7 @@ impl CsvRecords {
         if !kept.has_ended || !is_last {
             return None;
         }
-        // With the ends of lines behind it: they are part of an open field.
+        // With the ends of lines after it: they are part of an open field.
         let raw = kept.bytes.get(self.place.start..).unwrap_or_default();
         open_quote(raw, self.delimiter, self.quote)
             .map(|place| self.line + count_lines(&raw[..place]))
@@ -134,7 +134,7 @@ struct Kept {
     bytes: Vec<u8>,
     /// The place in the file of the first of them.
     start: u64,
-    /// What is before this place may go.
+    /// Bytes before this place may be dropped.
     wanted_from: u64,
     has_ended: bool,
 }
@@ -180,7 +180,7 @@ mod tests {
         })
     }
 
-    /// A file that ends inside quotes, and no other, swallows a record put behind it.
+    /// A file that ends inside quotes, and no other, swallows a record put after it.
     #[test]
     fn an_open_quote_is_found_where_the_csv_crate_would_swallow_what_follows() {
         for text in texts(7) {

@@ -4,7 +4,7 @@
 //! - A file that has no separator in its first line has one column, whatever its rows contain.
 //! - Spaces separate only where nothing else does, all lines have as many words and a column of them is numbers.
 //! - Blanks around quotes are no part of fields, as far as `spaced_quotes` finds them.
-//! - A line of comment that has as many fields as the rows behind it names their columns.
+//! - A line of comment that has as many fields as the rows after it names their columns.
 
 use super::numbers::{is_comma_decimal, is_float};
 use super::source::BOM;

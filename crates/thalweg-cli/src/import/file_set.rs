@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use indicatif::ProgressBar;
 use thalweg::fold_name;
 
-/// What is found of a file when it is opened.
+/// A file as it is found when it is opened.
 #[derive(Clone, Debug)]
 pub(super) struct Opened {
     pub(super) name: String,
@@ -39,7 +39,7 @@ impl Opened {
 pub(super) struct FileSet<'a> {
     inputs: &'a mut [Input],
     options: &'a ImportOptions,
-    /// What a progress bar shows.
+    /// The text of the progress bar.
     doing: &'static str,
     /// The names of the columns of files without a header.
     names: Option<&'a [String]>,
@@ -48,7 +48,7 @@ pub(super) struct FileSet<'a> {
     reader: Box<dyn ReadChunks>,
     bar: ProgressBar,
     columns: Vec<String>,
-    /// What was found of each file that was opened.
+    /// The files that were opened, as they were found.
     opened: Vec<Opened>,
     /// Where the columns of the first file are in the current one.
     places: Vec<usize>,
@@ -96,7 +96,7 @@ impl<'a> FileSet<'a> {
         self.reader.has_odd_header()
     }
 
-    /// What was found of the files that were opened, in their order.
+    /// The files that were opened, as they were found, in their order.
     pub(super) fn opened(&self) -> &[Opened] {
         &self.opened
     }

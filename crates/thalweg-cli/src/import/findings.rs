@@ -48,13 +48,13 @@ pub(super) fn file_line(file: &Opened) -> String {
     format!("{name}: {columns} column{plural}{separated}{comments}")
 }
 
-/// What is worth a word in how a column is read.
+/// Details of how a column is read, for its line.
 fn details(reading: &Reading) -> String {
     let mut details = String::new();
     if reading.decimal_comma {
         details.push_str(" with a decimal comma");
     }
-    // A pattern says it itself.
+    // A pattern shows it itself.
     match reading.order.filter(|_| reading.pattern.is_none()) {
         Some(Order::DayFirst) => details.push_str(", day first"),
         Some(Order::MonthFirst) => details.push_str(", month first"),

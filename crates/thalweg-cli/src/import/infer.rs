@@ -44,7 +44,7 @@ pub(super) struct Reading {
     pub(super) is_local: bool,
 }
 
-/// What was found out of a column.
+/// The findings about a column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) data_type: DataType,
@@ -53,7 +53,7 @@ pub(super) struct Found {
     pub(super) reason: Option<String>,
 }
 
-/// What the values of a column have shown so far.
+/// The findings about a column so far, from its values.
 #[derive(Clone, Debug)]
 struct Column {
     /// The kinds that take every value so far; markers aside.
@@ -144,7 +144,7 @@ impl Inference {
         }
     }
 
-    /// Tells the names of the columns.
+    /// Sets the names of the columns.
     pub(super) fn name(&mut self, names: &[String]) {
         for (column, name) in self.columns.iter_mut().zip(names) {
             column.has_name_of_codes = is_of_codes(name);
@@ -158,7 +158,7 @@ impl Inference {
 
     pub(super) fn look(&mut self, chunk: &Chunk) {
         let time = self.time.as_ref().map(|time| time.column);
-        // A row without a time is a bad row, and says nothing of the other columns.
+        // A row without a time is a bad row, and does not count for the other columns.
         let has_time = time.map(|place| self.look_at_times(chunk, place));
         for (place, texts) in chunk.columns.iter().enumerate() {
             if time == Some(place) {
@@ -182,7 +182,7 @@ impl Inference {
         }
     }
 
-    /// Looks at the column of times, and says of each row whether it has one.
+    /// Counts the kinds of values in the column of times; returns for each row whether it has a time.
     fn look_at_times(&mut self, chunk: &Chunk, place: usize) -> Vec<bool> {
         let mut has_time = vec![false; chunk.rows()];
         let Some(time) = &mut self.time else {
@@ -248,7 +248,8 @@ impl Inference {
         !self.rules.expects_bad_rows || self.columns[place].kinds.iter().any(takes)
     }
 
-    /// Whether a column of which no value was seen could have another type than text for this one; `is_text`: the file says it is a text.
+    /// Whether a column of which no value was seen could have another type than text for this one; `is_text`: it is a text in the
+    /// file.
     pub(super) fn has_type_for(&self, place: usize, text: &str, is_text: bool) -> bool {
         let time = TimeText::parse(text);
         let mut kinds = self.columns[place].kinds.iter();
@@ -264,7 +265,7 @@ impl Inference {
         self.columns[place].first.as_ref()
     }
 
-    /// Whether nothing says yet if day or month is first. `reads_times`: the column of the table is a time, whatever the
+    /// Whether it is still open if day or month is first. `reads_times`: the column of the table is a time, whatever the
     /// values look like.
     pub(super) fn is_undecided(&self, place: usize, reads_times: bool) -> bool {
         let of_time = self.time.as_ref().filter(|time| time.column == place);
@@ -345,7 +346,7 @@ impl Inference {
         }
     }
 
-    /// A word on times without an offset in a column of times with a zone.
+    /// A note about times without an offset in a column of times with a zone.
     pub(super) fn offset_reason(&self, place: usize, data_type: &DataType) -> Option<String> {
         let has_zone = matches!(data_type, DataType::Timestamp(_, Some(_)));
         has_zone.then(|| self.columns[place].offset_reason())?
@@ -413,7 +414,7 @@ impl Column {
         }
     }
 
-    /// Looks at a value behind the first one of a column of text.
+    /// Looks at a value after the first one of a column of text.
     fn look_behind_first(&mut self, rules: &Rules, line: u64, text: &str) {
         if is_marker(text) {
             return self.remember_marker(Example {
@@ -516,7 +517,7 @@ impl Column {
         ))
     }
 
-    /// What it is; `None` for text.
+    /// The kind of the column; `None` for text.
     fn kind(&self) -> Option<Kind> {
         let is_known = self.values > 0 && self.markers.is_empty() && !self.is_code();
         self.kinds.first().filter(|_| is_known).copied()
@@ -528,7 +529,7 @@ impl Column {
             && (self.has_name_of_codes || self.digits.are_codes())
     }
 
-    /// That the zeros in front of some numbers are dropped.
+    /// A note that the zeros in front of some numbers are dropped.
     fn zeros_reason(&self) -> Option<String> {
         let example = self.digits.padded()?;
         Some(format!(
@@ -598,7 +599,7 @@ impl Column {
         ))
     }
 
-    /// The options that make NULL of the markers, each with a blank behind it.
+    /// The options that make NULL of the markers, each with a blank after it.
     fn null_options(&self) -> String {
         let options = self.markers.iter();
         options
@@ -606,7 +607,7 @@ impl Column {
             .collect()
     }
 
-    /// A word on few values that make text of a column of another type: where there are more, as in one of codes, it is text.
+    /// A note about few values that make text of a column of another type: where there are more, as in one of codes, it is text.
     fn few_others(&self, rules: &Rules) -> Option<String> {
         let kind = *self.before_culprit.first()?;
         if self.others * MANY_VALUES > self.values {
@@ -625,7 +626,7 @@ impl Column {
         ))
     }
 
-    /// As a row of units is, below the names.
+    /// The reason why only the first value is text, as a row of units is, below the names.
     fn why_the_first_is_text(&self, rules: &Rules) -> Option<String> {
         let (first, kind) = (self.first.as_ref()?, self.behind_first.first()?);
         if *kind == Kind::PaddedInt {

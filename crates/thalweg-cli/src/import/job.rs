@@ -52,7 +52,7 @@ struct Plan {
     names: Vec<String>,
     fields: Vec<Field>,
     readings: Vec<Reading>,
-    /// What was found, of a new table.
+    /// The findings about the columns of a new table.
     found: Vec<Found>,
 }
 
@@ -69,7 +69,7 @@ struct Sample {
     /// How many chunks there were: they are not looked at again.
     count: usize,
     is_whole: bool,
-    /// How many files were opened for it, of which was told what they are.
+    /// How many files were opened for it; they were reported already.
     files: usize,
 }
 
@@ -237,7 +237,7 @@ impl<'a> Job<'a> {
                 time_place(options, &names, set.has_odd_header(), is_csv)?
             }
         };
-        // Of JSON a column that is told may come up behind the first objects.
+        // In JSON a column that is given a type may come up after the first objects.
         let is_absent = |told: &&ColumnType| {
             let told = fold_name(&told.column);
             !names.iter().any(|name| fold_name(name) == told)
@@ -496,7 +496,7 @@ impl<'a> Job<'a> {
         Ok(plan)
     }
 
-    /// Looks at all rows but those that were looked at.
+    /// Infers types from all rows but those that were looked at before.
     fn look_at_the_rest(
         &mut self,
         inference: &mut Inference,
@@ -697,7 +697,7 @@ impl Plan {
         fields.map(|field| field.with_nullable(true)).collect()
     }
 
-    /// Whether the type of a column of a new table is told together with the option that gives another one.
+    /// Whether the reason for the type of a column of a new table names the option that gives another one.
     fn names_an_option(&self) -> bool {
         let mut reasons = self.found.iter().filter_map(|found| found.reason.as_ref());
         reasons.any(|reason| reason.contains("--"))

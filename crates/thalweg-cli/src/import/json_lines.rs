@@ -20,7 +20,7 @@ use thalweg::fold_name;
 /// Lines in which columns are looked for.
 const HEADER_LINES: usize = 10_000;
 
-/// Names that come up behind the first objects of a file: an error, or columns.
+/// Names that come up after the first objects of a file: an error, or columns.
 #[derive(Clone, Debug)]
 pub(super) enum LateNames {
     /// They end the reading: [`Failure::LateColumn`].
@@ -44,7 +44,7 @@ pub(super) struct JsonLines {
     /// Texts and numbers that mean null.
     nulls: Nulls,
     late: LateNames,
-    /// Columns that are told to be text, which lists and objects may stand in.
+    /// Columns that are given the type text, in which lists and objects may stand.
     texts: Vec<String>,
     name: String,
 }
@@ -140,7 +140,7 @@ impl JsonLines {
     }
 
     fn find_columns(&mut self, line: &[u8]) {
-        // A bad line is told when its turn comes.
+        // A bad line is reported when its turn comes.
         let Ok(Object(fields)) = serde_json::from_slice(line) else {
             return;
         };
@@ -156,7 +156,7 @@ impl JsonLines {
         }
     }
 
-    /// The names that objects behind the first ones have in addition, of all the rest of the file.
+    /// The names that objects after the first ones have in addition, in all the rest of the file.
     pub(super) fn late_names(
         mut self,
         check: &dyn Fn() -> Result<(), Failure>,

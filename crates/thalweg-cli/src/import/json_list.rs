@@ -1,7 +1,7 @@
 //! The objects of a JSON list, `[{...}, {...}]`, one at a time.
 //!
 //! Invariants: an object is in memory at a time; what stands between objects is separators; a list that is not closed, or
-//! goes on behind its end, is an error.
+//! goes on after its end, is an error.
 
 use std::io::{self, BufRead};
 
@@ -32,7 +32,7 @@ enum Place {
 /// Why the list cannot be read.
 pub(super) enum Broken {
     Read(io::Error),
-    /// What is wrong, on which line.
+    /// A description of what is wrong, and the line.
     List(&'static str, u64),
 }
 
@@ -51,7 +51,7 @@ impl ListItems {
         }
     }
 
-    /// The next item; `None` behind the list.
+    /// The next item; `None` after the list.
     pub(super) fn next(&mut self, reader: &mut dyn BufRead) -> Result<Option<Item>, Broken> {
         let mut follows_comma = false;
         loop {
@@ -92,7 +92,7 @@ impl ListItems {
         Broken::List(what, self.line)
     }
 
-    /// Reads up to the comma or bracket behind the item.
+    /// Reads up to the comma or bracket after the item.
     fn item(&mut self, reader: &mut dyn BufRead) -> Result<Item, Broken> {
         let line = self.line;
         let (mut text, mut depth) = (Vec::new(), 0_usize);

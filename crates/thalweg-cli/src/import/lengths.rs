@@ -5,7 +5,7 @@
 use arrow_schema::TimeUnit;
 
 const SECOND_NS: i128 = 1_000_000_000;
-/// Digits behind the point of seconds.
+/// Digits after the point of seconds.
 const MOST_DIGITS: usize = 9;
 
 /// How many of `unit` a text is.

@@ -46,7 +46,7 @@ use source::Input;
 use std::path::{Path, PathBuf};
 use thalweg::{Database, Error, ErrorKind};
 
-/// What an import did.
+/// The outcome of an import.
 #[derive(Debug)]
 pub(crate) struct Imported {
     table: String,

@@ -31,7 +31,7 @@ const FOREIGN_MAGIC: [(&[u8], &str, &str); 5] = [
     (b"\x04\x22\x4D\x18", "lz4", "lz4 -dc"),
     (b"\x1F\x9D", "compress", "zcat"),
 ];
-/// In the head of a tar archive, behind the name of its first file and more.
+/// The mark in the head of a tar archive, after the name of its first file and more.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 const ARROW_MAGIC: &[u8] = b"ARROW1";
 /// Windows of packed files may not take more memory than this: 128 MiB, the tool's own limit.
@@ -274,12 +274,12 @@ fn is_line_protocol(start: &[u8]) -> bool {
         && time.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Endings of names that say what a file holds.
+/// Endings of names that show what a file holds.
 const ENDINGS: [&str; 10] = [
     ".csv", ".tsv", ".tab", ".psv", ".txt", ".dat", ".log", ".json", ".jsonl", ".ndjson",
 ];
 
-/// The name of a file without its folders, and without endings that say how it is packed and what it holds.
+/// The name of a file without its folders, and without endings that show how it is packed and what it holds.
 fn stem_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     let without = |name: &str, endings: &[&str]| {
@@ -295,7 +295,7 @@ fn stem_of(path: &Path) -> Option<String> {
     Some(without(&unpacked, &ENDINGS))
 }
 
-/// What the name of a file says of it.
+/// The format that the name of a file suggests.
 struct Format {
     format: FileFormat,
     is_tsv: bool,

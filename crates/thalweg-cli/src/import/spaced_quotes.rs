@@ -12,11 +12,11 @@ use std::io::{self, BufRead, Read};
 /// Where in a record the next byte is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// In front of a field, behind so many blanks.
+    /// In front of a field, after so many blanks.
     Start(usize),
     Plain,
     Quoted,
-    /// Behind a quote that closes, unless another one follows at once, and so many blanks.
+    /// After a quote that closes, unless another one follows at once, and so many blanks.
     Closed(usize),
 }
 

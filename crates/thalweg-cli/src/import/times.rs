@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A text has one meaning, or two where the year is last and day and month can be exchanged: no other guess is made.
-//! - Digits behind a second are kept: nothing is rounded.
+//! - Digits after a second are kept: nothing is rounded.
 
 use crate::pattern::{DAY_NS, days_since_epoch};
 use chrono::NaiveDate;
@@ -42,7 +42,7 @@ pub(super) enum Order {
 pub(super) const ORDERS: [Order; 2] = [Order::DayFirst, Order::MonthFirst];
 
 impl Order {
-    /// The pattern of `--time-format` that reads a date in this order, and the clock behind it where there is one.
+    /// The pattern of `--time-format` that reads a date in this order, and the clock after it where there is one.
     pub(super) fn pattern(self, example: &str) -> String {
         let half = ["AM", "PM", "am", "pm"]
             .into_iter()
@@ -126,7 +126,7 @@ impl TimeText {
         self.offset_s.is_some()
     }
 
-    /// Whether day and month are told apart by order only, so that every value needs the order of its column.
+    /// Whether day and month are distinguished by order only, so that every value needs the order of its column.
     pub(super) fn needs_order(&self) -> bool {
         matches!(self.day, Day::ByOrder(_))
     }
@@ -214,7 +214,7 @@ pub(super) fn unread_time(text: &str) -> Option<String> {
     })
 }
 
-/// What is left of a text.
+/// The rest of a text, still to be read.
 struct Scan<'a>(&'a [u8]);
 
 impl Scan<'_> {
@@ -339,7 +339,7 @@ impl Scan<'_> {
         Some(day.map(Day::Known))
     }
 
-    /// `131500`, `1315`, with digits behind a second.
+    /// `131500`, `1315`, with digits after a second.
     fn basic_clock_ns(&mut self) -> Option<i64> {
         let (number, digits) = self.number(6)?;
         let (hour, minute, second) = match digits {
@@ -462,7 +462,7 @@ impl Scan<'_> {
         clock_ns(hour, minute, second, fraction_ns)
     }
 
-    /// Digits behind a second; more than nine only if they are zeros.
+    /// Digits after a second; more than nine only if they are zeros.
     fn fraction_ns(&mut self) -> Option<i64> {
         let (mut ns, mut step_ns, mut any) = (0, 100_000_000, false);
         while let Some(digit) = self.take(|byte| byte.is_ascii_digit()) {
