@@ -7,7 +7,7 @@
     reason = "a measuring program stops where it cannot measure, and its figures are small"
 )]
 
-/// Prints a line of figures; ends the program where nobody reads them any more, as behind `| head`. `println!` would panic.
+/// Prints a line of figures; ends the program where nobody reads them any more, as with `| head`. `println!` would panic.
 macro_rules! figure {
     ($($line:tt)*) => {{
         use std::io::Write as _;

@@ -60,7 +60,7 @@ impl DatabaseBuilder {
         self
     }
 
-    /// What appends survive when they return, unless they say otherwise: [`Durability::Disk`] unless set.
+    /// The durability of appends that name none: what they survive when they return. [`Durability::Disk`] unless set.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.options.durability = durability;
         self
@@ -92,7 +92,7 @@ impl DatabaseBuilder {
         self
     }
 
-    /// What sorts, joins and groups of all queries may take together; unlimited unless set.
+    /// Memory that sorts, joins and groups of all queries may take together; unlimited unless set.
     pub fn memory_limit_bytes(mut self, bytes: u64) -> Self {
         self.options.memory_limit_bytes = Some(bytes);
         self
@@ -254,7 +254,7 @@ impl Database {
         self.engine.flush()
     }
 
-    /// Writes what a later open would have to work out.
+    /// Writes a checkpoint, so that the next open need not replay the log.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -270,9 +270,8 @@ impl Database {
         self.engine.maintain()
     }
 
-    /// Flushes, writes what the next open would have to work out, and lets go of the files; one that was opened read-only
-    /// keeps none any more for its views and scans. Everything fails from then on, reading from those as well; a second
-    /// call is fine.
+    /// Flushes, writes a checkpoint, and releases the files; a database that was opened read-only keeps none any more for its views
+    /// and scans. Everything fails from then on, reading from those as well; a second call is fine.
     ///
     /// # Errors
     /// When the rest cannot be written.
@@ -280,8 +279,8 @@ impl Database {
         self.engine.close()
     }
 
-    /// Reads and checks every byte that the newest snapshot can reach, and changes nothing. `on_bytes` is told from
-    /// time to time how many more bytes were checked.
+    /// Reads and checks every byte that the newest snapshot can reach, and changes nothing. `on_bytes` is called from time to time
+    /// with the number of bytes checked since.
     ///
     /// ```
     /// # fn main() -> thalweg::Result<()> {
@@ -302,7 +301,7 @@ impl Database {
     /// Makes a damaged database in the folder `path` whole again: what can be read stays, and the report lists what is given
     /// up. Damage of the log that stops an opening is repaired as well. A table whose drop or new name is given up is kept under
     /// another name where a later table has its own; the report lists it. Nobody may have the database open for writing.
-    /// `on_bytes` is told from time to time how many more bytes were checked.
+    /// `on_bytes` is called from time to time with the number of bytes checked since.
     ///
     /// Everything is checked before anything is written. A database without damage is left as it is. Files of which
     /// nothing can be read any more are removed by a later opening for writing: copy the folder before, if they may be
@@ -359,12 +358,12 @@ impl Database {
     ///
     /// # Errors
     /// `Query` for what cannot be parsed or planned, `Unsupported` for what this version does not offer, and whatever
-    /// tables say.
+    /// tables report.
     pub fn sql(&self, text: &str) -> Result<QueryResult> {
         self.sql_with(text, &Params::None, &[])
     }
 
-    /// The same with values for placeholders, and with tables for this statement alone.
+    /// Runs a statement as [`Self::sql`] does, with values for placeholders, and with tables for this statement alone.
     ///
     /// ```
     /// # fn main() -> thalweg::Result<()> {
@@ -389,9 +388,9 @@ impl Database {
         self.sql_engine()?.sql(text, params, extra)
     }
 
-    /// The same for a caller that must look up at times, say for Ctrl-C. An INSERT from a query asks every now and then
-    /// whether to go on; if not, it stores nothing and fails. Other statements are done soon, and the rows of a query are
-    /// pulled by [`QueryResult::poll_batch`].
+    /// Runs a statement as [`Self::sql_with`] does, for a caller that may cancel it, as on Ctrl-C. An INSERT from a query calls
+    /// `go_on` every now and then; if that returns false, it stores nothing and fails. Other statements are done soon, and the rows
+    /// of a query are pulled by [`QueryResult::poll_batch`].
     ///
     /// # Errors
     /// As [`Self::sql_with`].
