@@ -1,10 +1,11 @@
 //! Conditions that would fail for rows which other conditions leave out.
 //!
-//! DataFusion works out the right side of AND for all rows of a batch unless few are left, and so `z <> 0 AND 10 // z > 5` divides by
-//! zero where a fifth of the rows or more have another `z`. Trying the fast way first costs nothing where it succeeds; choosing rows
-//! each time would copy all columns of each batch.
+//! DataFusion evaluates the right side of AND for all rows of a batch unless few are left, and so `z <> 0 AND 10 // z > 5` divides
+//! by zero where a fifth of the rows or more have another `z`. Trying the fast way first costs nothing where it succeeds; choosing
+//! rows each time would copy all columns of each batch.
 //!
-//! Invariant: the conditions of a filter or a join fail only if in no order they could be worked out for the rows that those before leave.
+//! Invariant: the conditions of a filter or a join fail only if in no order they could be evaluated for the rows that those before
+//! leave.
 
 use crate::functions::unchanged::is_opaque;
 use crate::meaning::cases;
@@ -170,8 +171,8 @@ fn guarded(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
     Ok(None)
 }
 
-/// The condition of a nested loop with guards. DataFusion works out below the join, for all rows of a side, what looks at that side
-/// alone: a condition with divisions or casts that others guard hides its parts.
+/// The condition of a nested loop with guards. DataFusion evaluates below the join, for all rows of a side, what depends on that
+/// side alone: a condition with divisions or casts that others guard hides its parts.
 fn in_one_piece(filter: &JoinFilter) -> Option<Option<JoinFilter>> {
     let condition = filter.expression();
     let guards = with_guards(condition);
@@ -239,11 +240,11 @@ fn with_guards(predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr
     if failing.is_empty() {
         return None;
     }
-    // Random values are not drawn again: their answers of before count beside those that are worked out anew.
+    // Random values are not drawn again: their answers of before count beside those that are evaluated again.
     let (drawn, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_volatile);
     let lasting = others.iter().filter(|it| !is_volatile(it));
     let lasting: Vec<_> = lasting.chain(&failing).cloned().collect();
-    // All at once: where several fail, the conditions are worked out anew once.
+    // All at once: where several fail, the conditions are evaluated again once.
     let failing = (!failing.is_empty()).then(|| conjunction(failing));
     let guarded = failing.into_iter().chain(drawn).map(|condition| {
         let drawn = is_volatile(&condition).then(|| Arc::clone(&condition));
@@ -270,7 +271,7 @@ fn may_fail(condition: &Arc<dyn PhysicalExpr>) -> bool {
     })
 }
 
-/// A condition that is worked out again, with the others, where it fails.
+/// A condition that is evaluated again, with the others, where it fails.
 #[derive(Clone, Debug)]
 struct Guarded {
     condition: Arc<dyn PhysicalExpr>,
@@ -394,8 +395,8 @@ impl PhysicalExpr for Whole {
     }
 }
 
-/// A condition of each row, false in the place of NULL. The parts of AND and OR are worked out for rows of which the parts before leave
-/// it open: first those that do not fail for these, whatever their order, as the optimizer has changed that.
+/// A condition of each row, false in the place of NULL. The parts of AND and OR are evaluated for rows of which the parts before
+/// leave it open: first those that do not fail for these, whatever their order, as the optimizer has changed that.
 fn row_by_row(condition: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
     let op = condition.downcast_ref::<BinaryExpr>().map(BinaryExpr::op);
     let Some(op @ (Operator::And | Operator::Or)) = op.copied() else {

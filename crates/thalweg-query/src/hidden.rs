@@ -1,6 +1,6 @@
 //! Conditions and constants from which nothing is concluded about the order of rows.
 //!
-//! DataFusion works out from a condition which values a column can have, and does not sort by a column that has only one. It takes
+//! DataFusion derives from a condition which values a column can have, and does not sort by a column that has only one. It takes
 //! casts and arithmetic backwards for that: of `ts::date = DATE '2024-01-02'` and `n / 10 = 1` it concludes that `ts` is midnight and
 //! `n` is 10, though many values are mapped to the same one. And above a join it forgets what it concluded of functions.
 //!

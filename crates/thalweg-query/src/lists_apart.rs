@@ -4,9 +4,9 @@
 //! (3, 4)` becomes false and `n NOT IN (1, 2) OR n NOT IN (3, 4)` true, also where `n` is NULL, and `a IN (b) AND a IN (c)` becomes
 //! false, also where `b` equals `c`. A later version mends the first (apache/datafusion#24258). Invariant: while an expression with
 //! several conditions that are lists or may become such is simplified, each part of AND and OR is the argument of a function that
-//! returns it as it is, and into which no rule looks from outside. A chain of OR, and one of AND of negated lists, stay one: what is taken together
-//! there is right. Before and after that they are plain, so that they show which blocks can be left out and which columns are keys of
-//! a join.
+//! returns it as it is, and into which no rule looks from outside. A chain of OR, and one of AND of negated lists, stay one: what
+//! is taken together there is right. Before and after that they are plain, so that they show which blocks can be left out and which
+//! columns are keys of a join.
 
 use crate::functions::unchanged::{is_part, part};
 use crate::meaning::schema_below;

@@ -1,4 +1,4 @@
-//! Clauses that the parser knows from other databases and the planner would leave out without a word.
+//! Clauses that the parser knows from other databases and the planner would ignore silently.
 //!
 //! Invariant: a statement whose rows would be others without such a clause is refused, by the name of the clause.
 

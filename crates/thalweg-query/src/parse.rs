@@ -34,7 +34,7 @@ const MAX_NESTING: usize = 128;
 /// Operators that may end up inside one another, as in `a OR b OR c`: what is built from a chain is as deep as the
 /// chain is long, and is walked by recursion.
 const MAX_CHAIN: usize = 3_000;
-/// Operators of arithmetic among them. DataFusion works out the type of each from all those inside it: three times as many
+/// Operators of arithmetic among them. DataFusion derives the type of each from all those inside it: three times as many
 /// take nine times as long, 1,000 about a second.
 const MAX_ARITHMETIC: usize = 1_000;
 /// Queries put together by UNION and its like, and tables by JOIN: each takes far more of the stack than an operator.

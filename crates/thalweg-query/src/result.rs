@@ -209,7 +209,7 @@ fn with_names<'a>(
     )))
 }
 
-/// Stops a statement from another thread.
+/// Cancels a statement from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle(Arc<Cancel>);
 
@@ -220,18 +220,18 @@ struct Cancel {
 }
 
 impl CancelHandle {
-    /// Stops the statement: its next pull, or the one that is waiting, fails.
+    /// Cancels the statement: its next pull, or the one that is waiting, fails.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         self.0.notify.notify_waiters();
     }
 
-    /// Whether it was stopped.
+    /// Whether it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Completes once it was stopped.
+    /// Completes once it was cancelled.
     async fn cancelled(&self) {
         loop {
             // Made before the check, so that it notices a cancellation in between.
@@ -243,7 +243,7 @@ impl CancelHandle {
         }
     }
 
-    /// Fails once it was stopped.
+    /// Fails once it was cancelled.
     fn check(&self) -> Result<()> {
         if self.is_cancelled() {
             return Err(cancelled());
@@ -311,7 +311,7 @@ impl QueryResult {
         self.is_count
     }
 
-    /// Stops this statement from another thread.
+    /// Returns a handle that cancels this statement from another thread.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.cancel.clone()
     }

@@ -105,7 +105,7 @@ impl TableScanExec {
         self.partitions
     }
 
-    /// Whether it has so few rows that whatever is done with them takes no time worth telling.
+    /// Whether it has so few rows that any work on them takes negligible time.
     pub(crate) fn is_small(&self) -> bool {
         self.estimated_rows() <= MAX_INLINE_ROWS
     }

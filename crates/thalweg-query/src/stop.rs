@@ -1,4 +1,4 @@
-//! Joins that can be stopped.
+//! Joins that can be cancelled.
 //!
 //! A join may go through any number of pairs of rows before it hands on a batch, or hand on any number of batches for
 //! one that it takes, and operators yield only when they take one. Threads would be busy for minutes after a cancellation.

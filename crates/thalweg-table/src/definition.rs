@@ -27,7 +27,7 @@ pub const MAX_SUMMARISED_COLUMNS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Summaries {
-    /// All columns of a table of up to 64, else those alone that keys are worked out from.
+    /// All columns of a table of up to 64, else those alone that keys are computed from.
     #[default]
     Auto,
     /// All columns.
@@ -46,7 +46,7 @@ pub struct TableDefinition {
     summaries: Summaries,
     /// The schema that users see; one for the life of the definition, so that batches can be compared by pointer.
     schema: SchemaRef,
-    /// The ids of the columns that keys are worked out from.
+    /// The ids of the columns that keys are computed from.
     key_ids: Vec<u32>,
 }
 
@@ -119,7 +119,7 @@ impl TableDefinition {
         self.arrangement.order()
     }
 
-    /// The ids of the columns that keys are worked out from; none where rows are ordered by arrival alone.
+    /// The ids of the columns that keys are computed from; none where rows are ordered by arrival alone.
     pub(crate) fn key_ids(&self) -> &[u32] {
         &self.key_ids
     }

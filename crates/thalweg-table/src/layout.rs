@@ -63,7 +63,7 @@ pub trait Arrangement: Debug + Send + Sync {
     /// Rows of a full block.
     fn block_rows(&self) -> u32;
 
-    /// The places of the columns that keys are worked out from, each once; without any, all keys are equal and rows lie as they
+    /// The places of the columns that keys are computed from, each once; without any, all keys are equal and rows lie as they
     /// arrived.
     fn key_columns(&self) -> &[usize];
 

@@ -40,7 +40,7 @@ pub struct CreateOptions {
 /// Which columns blocks are summarised by, as users write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SummaryOption {
-    /// All columns of a table of up to 64, else those alone that keys are worked out from.
+    /// All columns of a table of up to 64, else those alone that keys are computed from.
     #[default]
     Auto,
     /// All columns.

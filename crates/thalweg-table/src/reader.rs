@@ -1,10 +1,10 @@
 //! Rows of blocks and open rows of one table, as a scan or an aggregate wants them. The same for every layout.
 //!
 //! Invariants: what comes back has exactly the wanted columns in the wanted order, and only rows whose order key lies in
-//! the wanted range and that are not deleted. Of a block that lies in the range only wanted columns are read; of one that sticks out the order
-//! keys too, and then only the pages with wanted rows; of a block with zones only pages that can have values of the wanted
-//! ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from: who holds one
-//! may read them, however late, and whoever planned the scan may be gone by then.
+//! the wanted range and that are not deleted. Of a block that lies in the range only wanted columns are read; of one that sticks
+//! out the order keys too, and then only the pages with wanted rows; of a block with zones only pages that can have values of the
+//! wanted ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from:
+//! who holds one may read them, however late, and whoever planned the scan may be gone by then.
 
 use crate::buffers::Buffers;
 use crate::closed::Closed;

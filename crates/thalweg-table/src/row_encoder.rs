@@ -1,10 +1,10 @@
 //! Open rows become blocks: what the kernel calls when a table has a block of them.
 //!
 //! Invariants: rows of different *sections* (runs of open rows that no other blocks were committed within) are never in one
-//! block, and all blocks of a section carry the commits of the whole section. So the order of blocks by first commit and number is that of arrival wherever
-//! keys are equal: inside a section by number and row, because the section was sorted as one; across sections by
-//! commit, because nothing else was committed within one. Deleted rows are left out; what rows are late for is the largest
-//! key of all rows, deleted ones too.
+//! block, and all blocks of a section carry the commits of the whole section. So the order of blocks by first commit and number is
+//! that of arrival wherever keys are equal: inside a section by number and row, because the section was sorted as one; across
+//! sections by commit, because nothing else was committed within one. Deleted rows are left out; what rows are late for is the
+//! largest key of all rows, deleted ones too.
 
 use crate::append::cutter;
 use crate::column::BlockEncoder;

@@ -451,8 +451,8 @@ fn semi_joins_of_the_left(table: &mut TableWithJoins) {
     }
 }
 
-/// `= ANY` and `<> ALL` of a query or a written list as IN and NOT IN. The others of queries are refused: DataFusion takes a column outside for the one inside
-/// where both tables have the same name.
+/// `= ANY` and `<> ALL` of a query or a written list as IN and NOT IN. The others of queries are refused: DataFusion takes a column
+/// outside for the one inside where both tables have the same name.
 fn any_or_all(expr: &Expr) -> Result<Option<Expr>> {
     let (left, op, right, negated) = match expr {
         Expr::AnyOp {

@@ -247,7 +247,8 @@ pub(crate) fn are_equal(error: &DataFusionError) -> bool {
     }
 }
 
-/// Makes equal names of output columns differ, and those of expressions that differ in a cast. ORDER BY means the column that was given its name in this SELECT.
+/// Makes equal names of output columns differ, and those of expressions that differ in a cast. ORDER BY means the column that was
+/// given its name in this SELECT.
 ///
 /// Done only where a statement cannot be planned otherwise: which columns `*` stands for is not known here, so all named
 /// ones beside it get a suffix.

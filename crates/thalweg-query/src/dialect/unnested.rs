@@ -14,7 +14,7 @@ use thalweg_planner::walk_expressions;
 use thalweg_table::Result;
 use thalweg_table::schema::fold_name;
 
-/// Refuses functions in FROM that are called with columns: DataFusion works them out before there are rows.
+/// Refuses functions in FROM that are called with columns: DataFusion evaluates them before there are rows.
 pub(super) fn refuse_columns(table: &TableFactor) -> Result<()> {
     let (function, has_columns) = match table {
         TableFactor::UNNEST { array_exprs, .. } => {

@@ -1,6 +1,6 @@
 //! Windows by name: those that build on one, `OVER (w ORDER BY ts)` and `WINDOW v AS (w ROWS ...)`, of which DataFusion forgets the name,
-//! those of QUALIFY, DISTINCT ON and ORDER BY, where it takes `count(*) OVER w` for `count(*)`, and those of subqueries in the place of a value,
-//! which it looks for among the windows of the SELECT around them.
+//! those of QUALIFY, DISTINCT ON and ORDER BY, where it takes `count(*) OVER w` for `count(*)`, and those of subqueries in the
+//! place of a value, which it looks for among the windows of the SELECT around them.
 //!
 //! Invariant: after this no window builds on another one, and none is called by a name that is known. As in PostgreSQL, a window
 //! takes the partitions of the one that it builds on, and its order, if that has one; a frame cannot be taken over.

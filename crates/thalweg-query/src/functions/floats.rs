@@ -1,9 +1,9 @@
 //! Aggregates of floats whose answer depends on the rows alone, not on their order or on what came before.
 //!
 //! Invariants: `min` and `max` are those of [`super::extreme`], of intervals too; over windows whose beginning moves, whatever DataFusion
-//! would subtract floats for is done by [`super::sliding`]; one value is a population without spread. Everything else is the function as it was: other types, and
-//! DISTINCT, for which DataFusion has no such windows. Simplifications are not handed on, as they could put the function
-//! back that is replaced here.
+//! would subtract floats for is done by [`super::sliding`]; one value is a population without spread. Everything else is the
+//! function as it was: other types, and DISTINCT, for which DataFusion has no such windows. Simplifications are not handed on, as
+//! they could put the function back that is replaced here.
 
 use super::extreme::{Extreme, ExtremeGroups, Keyed, Moving};
 use super::named_as_base;

@@ -105,7 +105,7 @@ impl Simplified {
                 Expr::Literal(safe_pattern(&value).unwrap_or(value), metadata)
             }
             other if other.any_column_refs() => other,
-            // A constant that is not worked out yet.
+            // A constant that is not folded yet.
             _ => return Ok(ExprSimplifyResult::Original(args)),
         };
         Ok(ExprSimplifyResult::Simplified(binary_expr(

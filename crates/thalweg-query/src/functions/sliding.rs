@@ -3,7 +3,7 @@
 //! DataFusion subtracts a value that leaves a window. Floats do not come back from that: after one NaN or infinity every
 //! later window is NaN, after one outlier all are off. Invariants: nothing is ever subtracted, so a result depends on
 //! the values in the window alone; values leave in the order in which they came, as DataFusion moves windows; nulls are
-//! no values. Rejected: working out each window anew, whose time grows with the window.
+//! no values. Rejected: computing each window anew, whose time grows with the window.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;

@@ -1,7 +1,7 @@
 //! `date_bin`, `date_trunc` and `date_part` for all times of a column.
 //!
 //! DataFusion's go through nanoseconds, which hold the years 1677 to 2262 only: `date_bin` gives NULL for any other time,
-//! and rows of far years end up in one group without a word; `date_trunc` wraps at the ends; `date_part` gives NULL for times beyond its
+//! and rows of far years end up in one group silently; `date_trunc` wraps at the ends; `date_part` gives NULL for times beyond its
 //! calendar. Invariant: what comes out is
 //! what summaries would answer, or an error.
 

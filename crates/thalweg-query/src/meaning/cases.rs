@@ -1,9 +1,9 @@
 //! CASE of conditions, and AND and OR as CASE.
 //!
-//! DataFusion makes AND and OR of a CASE whose values are conditions, and then works out conditions for rows that CASE leaves out; and
-//! it works out both sides of AND and OR. Invariants: a value of CASE that may fail, as `10 // z > 5` does where `z` is 0, is worked out
-//! for its own rows only; so is the right side of AND and OR where a division or a cast may fail, but for the conditions of filters,
-//! which are guarded when they are run, and joins, which find their keys in them.
+//! DataFusion makes AND and OR of a CASE whose values are conditions, and then evaluates conditions for rows that CASE leaves out;
+//! and it evaluates both sides of AND and OR. Invariants: a value of CASE that may fail, as `10 // z > 5` does where `z` is 0, is
+//! evaluated for its own rows only; so is the right side of AND and OR where a division or a cast may fail, but for the conditions
+//! of filters, which are guarded when they are run, and joins, which find their keys in them.
 
 use super::time_unit::compares;
 use crate::functions::unchanged::is_opaque;
@@ -135,7 +135,7 @@ fn guarded_chain(chain: Expr, op: Operator, schema: &DFSchema, is_truth: bool) -
     Ok(joined.unwrap_or_default())
 }
 
-/// The parts of an expression that may fail and are worked out wherever it is; none if it chooses between parts.
+/// The parts of an expression that may fail and are evaluated wherever it is; none if it chooses between parts.
 fn failing_always(expr: &Expr, schema: &DFSchema) -> Result<HashSet<Expr>> {
     let mut failing = HashSet::new();
     let chooses = expr.exists(|part| {
@@ -266,7 +266,7 @@ fn fails(case: &Case) -> Result<bool> {
 /// Whether an expression may fail for some values, apart from its parts. Of functions nothing is known.
 fn may_fail(expr: &Expr) -> bool {
     match expr {
-        // Of constants it is worked out once.
+        // A cast of a constant is evaluated once.
         Expr::Cast(cast) => !matches!(*cast.expr, Expr::Literal(..)),
         Expr::BinaryExpr(BinaryExpr { op, .. }) => !compares(*op) && !op.is_logic_operator(),
         Expr::Column(_)

@@ -106,7 +106,7 @@ fn rewritten(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// A value made of an aggregate of all rows, which always has one: with a condition as CASE in the place of HAVING, and worked out
+/// A value made of an aggregate of all rows, which always has one: with a condition as CASE in the place of HAVING, and evaluated
 /// where it needs no rows.
 fn of_all_rows(query: Subquery) -> Result<Transformed<Expr>> {
     let LogicalPlan::Projection(projection) = query.subquery.as_ref() else {

@@ -1,10 +1,11 @@
 //! Dates with intervals, and lengths of lists, before types are made to agree.
 //!
 //! Invariants: a time in a coarse unit plus or minus a length is one in a unit that holds the sum: DataFusion drops the fraction. It is
-//! nanoseconds for a written interval with a fraction of the unit, microseconds for one that is worked out, and the unit of a duration;
-//! a date plus or minus an interval or a duration is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and drops the
-//! hours; NULL that is added to a time or taken from it is a length, and NULL before a length, or before a time that is taken from it,
-//! a time; a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of hours.
+//! nanoseconds for a written interval with a fraction of the unit, microseconds for one that is computed, and the unit of a
+//! duration; a date plus or minus an interval or a duration is a time, as in PostgreSQL and DuckDB: DataFusion adds to the date and
+//! drops the hours; NULL that is added to a time or taken from it is a length, and NULL before a length, or before a time that is
+//! taken from it, a time; a series of dates with an interval as its step is one of times, as there: DataFusion refuses steps of
+//! hours.
 
 use super::nodes::in_all_nodes;
 use crate::pushdown::time::unit_ns;

@@ -2,8 +2,8 @@
 //!
 //! DataFusion does so by their bits, in which -0.0 lies below 0.0, and the negative NaN that 0.0 / 0.0 gives on some machines below all
 //! numbers. Invariants: values that `=` takes for the same are the same there, and every NaN is larger than all numbers; what a
-//! statement gives out keeps its bits, but for `nullif` and for computed floats in `greatest`, `least`, groups and DISTINCT. Rejected: to change what every arithmetic operator gives, which sums and
-//! products of whole columns would pay for.
+//! statement gives out keeps its bits, but for `nullif` and for computed floats in `greatest`, `least`, groups and DISTINCT.
+//! Rejected: to change what every arithmetic operator gives, which sums and products of whole columns would pay for.
 
 use crate::functions::plain_floats::{is_plain, plain};
 use crate::meaning::time_unit::compares;

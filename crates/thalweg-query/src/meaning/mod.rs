@@ -1,6 +1,6 @@
 //! Rewrites of expressions that mean something else here than in DataFusion.
 //!
-//! Invariants: applied once types were made to agree, and before anything is worked out from constants; columns keep
+//! Invariants: applied once types were made to agree, and before constants are folded; columns keep
 //! their names and types.
 
 mod aggregate_orders;

@@ -33,7 +33,7 @@ pub(super) fn unseen(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     ) else {
         return Transformed::no(expr);
     };
-    // Constants are worked out before anything is concluded, but for numbers beside dates.
+    // Constants are folded before anything is concluded, but for numbers beside dates.
     let is_constant = matches!(inner, Expr::Literal(..)) && !is_time(&to);
     let tries = match &expr {
         Expr::TryCast(_) => true,

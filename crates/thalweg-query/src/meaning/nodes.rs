@@ -62,7 +62,7 @@ pub(super) fn holds(
 }
 
 /// The plan with each expression rewritten, from its leaves up, beside the columns that it can name. Names stay as they are; types and
-/// what may be NULL are worked out again, also above.
+/// what may be NULL are derived again, also above.
 pub(super) fn in_all_nodes(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,

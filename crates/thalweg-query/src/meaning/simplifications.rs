@@ -33,7 +33,7 @@ fn matched(left: Expr, op: Operator, right: Expr) -> Transformed<Expr> {
             Some(safe) => Transformed::yes(binary_expr(left, op, Expr::Literal(safe, metadata))),
             None => Transformed::no(binary_expr(left, op, Expr::Literal(value, metadata))),
         },
-        // A constant that is worked out later, where this rule is not asked again.
+        // A constant that is folded later, when this rule does not run again.
         Expr::Placeholder(_) => Transformed::no(binary_expr(left, op, right)),
         right if !right.any_column_refs() => {
             let ignores_case = matches!(op, O::RegexIMatch | O::RegexNotIMatch);

@@ -1,6 +1,6 @@
 //! Windows by expressions, as windows by columns.
 //!
-//! DataFusion works out in which order the values of an expression are from the order of its columns, in the sort below a window
+//! DataFusion derives in which order the values of an expression are from the order of its columns, in the sort below a window
 //! otherwise than in the window: of `abs(a - b)` and `-(a / 2)` it then finds its own sort to be none. Invariant: rows are
 //! partitioned and ordered by columns only, which a projection below the window computes.
 

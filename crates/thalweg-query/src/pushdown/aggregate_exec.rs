@@ -33,7 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_table::{AggregateRequest, TableView};
 
-/// Blocks at the ends of so many groups are read in no time worth telling.
+/// Blocks at the ends of so many groups are read in negligible time.
 const MAX_INLINE_GROUPS: i128 = 1_024;
 
 /// Makes the operator of an [`AggregateNode`].
@@ -129,7 +129,7 @@ impl TableAggregateExec {
         }
     }
 
-    /// Whether it reads so few blocks that it takes no time worth telling.
+    /// Whether it reads so few blocks that it takes negligible time.
     pub(crate) fn is_small(&self) -> bool {
         let (Some(bucket), Some(table)) = (self.request.bucket, self.view.key_range()) else {
             return true;
