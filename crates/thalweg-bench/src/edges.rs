@@ -233,7 +233,7 @@ pub(crate) fn memory() {
     );
 }
 
-/// Zero where the system has no `/proc`.
+/// Bytes of the process in main memory; zero where the system has no `/proc`.
 fn resident_bytes() -> u64 {
     let env = Env::os();
     let path = Path::new("/proc/self/statm");

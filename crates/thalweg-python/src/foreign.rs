@@ -32,7 +32,7 @@ pub(crate) fn adopt(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     )
 }
 
-/// Numbers are any bits, so there is nothing to validate.
+/// Guards an array of numbers. These are any bits, so there is nothing to validate.
 fn adopt_numbers<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Result<ArrayRef, ArrowError> {
     let values = ScalarBuffer::from(guarded(array.values().inner()));
     let array = PrimitiveArray::<T>::try_new(values, array.nulls().map(guarded_nulls))?

@@ -230,7 +230,7 @@ fn refused(message: impl Into<String>) -> ArrowError {
     ArrowError::InvalidArgumentError(message.into())
 }
 
-/// Arrow's tables come as structs.
+/// The schema of a table, which Arrow hands over as a struct.
 fn schema_of(data_type: &DataType) -> Result<SchemaRef, ArrowError> {
     match data_type {
         DataType::Struct(fields) => Ok(Arc::new(Schema::new(fields.clone()))),

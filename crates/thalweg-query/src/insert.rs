@@ -451,7 +451,7 @@ pub(crate) fn queries_of(cells: &[&Expr]) -> Result<Vec<Computing>> {
     rows.chain(columns).collect()
 }
 
-/// Expressions with the same words have the same type.
+/// A key of an expression: expressions with equal keys have the same type.
 fn kind_of(cell: &Expr) -> String {
     match cell {
         Expr::TypedString(typed) => typed.data_type.to_string(),

@@ -151,7 +151,7 @@ fn is_aggregate(expr: &Expr) -> bool {
     matches!(inner, Expr::AggregateFunction(_))
 }
 
-/// NOT makes lists of chains of `<>`.
+/// Whether an expression may have several lists. NOT makes lists of chains of `<>`.
 fn may_have_several_lists(expr: &Expr) -> Result<bool> {
     let mut lists = 0;
     expr.apply(|part| {

@@ -591,7 +591,7 @@ impl VisitorMut for Given {
     }
 }
 
-/// Tables are found in any case; their qualifiers must then agree.
+/// Folds quoted names of tables and qualifiers: tables are found in any case, and their qualifiers must then agree.
 struct Qualifiers;
 
 impl VisitorMut for Qualifiers {

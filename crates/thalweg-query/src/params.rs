@@ -49,7 +49,7 @@ pub(crate) fn items(value: &ScalarValue) -> Option<ArrayRef> {
     }
 }
 
-/// DataFusion compares floats by their bits.
+/// The value with one NaN: DataFusion compares floats by their bits.
 fn with_one_nan(value: ScalarValue) -> ScalarValue {
     match value {
         ScalarValue::Float64(Some(x)) if x.is_nan() => ScalarValue::Float64(Some(f64::NAN)),

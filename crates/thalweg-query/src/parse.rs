@@ -163,8 +163,8 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(precedence::with_brackets(powers::as_calls(tokens)))
 }
 
-/// Refuses parameters as other databases write them, `:name`, and casts and times of day as they are mistyped, `ts:date`, `TIME
-/// 10:00`. A colon stands between the ends of a slice and after names of fields only.
+/// Refuses parameters as other databases write them, `:name`, and casts and times of day as they are mistyped, `ts:date`,
+/// `TIME 10:00`. A colon stands between the ends of a slice and after names of fields only.
 fn refuse_colons(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut before: Option<&Token> = None;
     let mut brackets: Vec<&Token> = Vec::new();
@@ -403,7 +403,7 @@ fn role_in_chain(token: &Token) -> Role {
     }
 }
 
-/// Conditions on both sides of AND and OR are chains of their own.
+/// The role of a token in chains of arithmetic: conditions on both sides of AND and OR are chains of their own.
 fn role_in_arithmetic(token: &Token) -> Role {
     match token {
         Token::Comma => Role::End,
@@ -413,7 +413,7 @@ fn role_in_arithmetic(token: &Token) -> Role {
     }
 }
 
-/// Commas separate columns here, not what is combined.
+/// The role of a token in combinations of queries and tables. Commas separate columns here, not what is combined.
 fn role_in_combinations(token: &Token) -> Role {
     match token {
         Token::Word(word) => match word.keyword {
@@ -594,7 +594,7 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
     }
 }
 
-/// A query may hide a statement that writes.
+/// The request of a query, which may hide a statement that writes.
 fn classify_query(mut query: Box<Query>) -> Result<Request> {
     // WITH ... INSERT INTO t SELECT, as INSERT INTO t WITH ... SELECT.
     if let SetExpr::Insert(SqlStatement::Insert(insert)) = query.body.as_mut()

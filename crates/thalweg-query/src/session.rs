@@ -235,7 +235,7 @@ fn explain_given_name(error: DataFusionError, given: &[String]) -> DataFusionErr
     )))
 }
 
-/// Ours come first.
+/// The planners of expressions; ours come first.
 fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
     let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Operators)];
     planners.extend(SessionStateDefaults::default_expr_planners());

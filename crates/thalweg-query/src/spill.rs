@@ -74,7 +74,7 @@ fn explained(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), message)
 }
 
-/// Some bytes; `None` at the end.
+/// Reads some bytes; `None` at the end.
 fn read_at(file: &File, offset: u64) -> io::Result<Option<Bytes>> {
     let mut bytes = vec![0; READ_BYTES];
     loop {

@@ -747,7 +747,7 @@ fn without_internals(text: String) -> String {
     }
 }
 
-/// Types alone: what looks like a column may be the value of a user.
+/// Writes types in the words of statements, and nothing else: what looks like a column may be the value of a user.
 fn in_sql_outside_quotes(text: &str) -> String {
     let words = text.split_inclusive([' ', ',']).map(|word| {
         let bare = word.trim_end_matches([' ', ',', '.']);

@@ -414,7 +414,7 @@ fn bytes_array(
     })
 }
 
-/// Single values come by the million: a copy of constant size is a store, not a call.
+/// Appends the bytes of values. Single values come by the million: a copy of constant size is a store, not a call.
 #[inline]
 fn append_copied(values: &mut MutableBuffer, bytes: &[u8]) {
     match bytes.len() {

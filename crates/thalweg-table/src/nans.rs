@@ -36,7 +36,7 @@ pub(crate) fn with_one_nan_in(
     RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
 }
 
-/// Loops without a way out, so that they are vector loops.
+/// Whether a column has a NaN. The loops have no way out, so that they are vector loops.
 fn has_nan(column: &ArrayRef) -> bool {
     match column.data_type() {
         DataType::Float64 => {

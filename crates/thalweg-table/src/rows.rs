@@ -122,8 +122,8 @@ fn elements_of(definition: &TableDefinition, batch: &RecordBatch) -> Result<Vec<
         .collect()
 }
 
-/// A payload of which every column is null throughout keeps the bitmap of its first column: the bytes of a payload
-/// bound its rows, so that a few damaged bytes cannot ask for any number of them.
+/// How the nulls of a column are stored. A payload of which every column is null throughout keeps the bitmap of its first column:
+/// the bytes of a payload bound its rows, so that a few damaged bytes cannot ask for any number of them.
 fn nulls_of(batch: &RecordBatch, index: usize) -> Nulls {
     let (rows, nulls) = (batch.num_rows(), batch.column(index).null_count());
     match nulls {

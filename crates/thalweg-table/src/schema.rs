@@ -361,7 +361,7 @@ fn parse_timestamp(arguments: &[&str], zone: Option<&str>) -> Option<DataType> {
     Some(DataType::Timestamp(unit, zone.map(Arc::from)))
 }
 
-/// A zone that its type name can carry. Whether it exists is checked when a table is made: lists of zones change.
+/// Whether a type name can carry a zone. Whether the zone exists is checked when a table is made: lists of zones change.
 fn zone_is_sound(zone: &str) -> bool {
     (1..=MAX_ZONE_BYTES).contains(&zone.len())
         && zone.bytes().all(|byte| {

@@ -58,8 +58,8 @@ impl TableTurns {
 }
 
 impl TurnOrNone<'_> {
-    /// Waits for the turn before an attempt, if so many `conflicts` were met or the turn is taken. Returns false if `go_on`, which
-    /// is called while waiting, returns false.
+    /// Waits for the turn before an attempt, if enough attempts were refused (`conflicts`) or others have the turn or wait for it.
+    /// Returns false if `go_on`, which is called while waiting, returns false.
     pub(crate) fn wait_if_due(&mut self, conflicts: u32, go_on: &dyn Fn() -> bool) -> bool {
         let is_due = conflicts >= CONFLICTS_WITHOUT_TURN || self.turns.0.is_taken();
         if self.held.is_none() && is_due {

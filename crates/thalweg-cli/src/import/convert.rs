@@ -434,8 +434,8 @@ fn trim(text: &StringArray) -> StringArray {
         .collect()
 }
 
-/// Times are nearly always written in full: those come from Arrow's parser, a batch at a time. What it does not take, or
-/// would cut, is left to [`parse_time`], and so is what it takes otherwise: names of zones, and second 60.
+/// Converts texts to times. They are nearly always written in full: those come from Arrow's parser, a batch at a time. What it does
+/// not take, or would cut, is left to [`parse_time`], and so is what it takes otherwise: names of zones, and second 60.
 fn convert_times(
     text: &StringArray,
     data_type: &DataType,

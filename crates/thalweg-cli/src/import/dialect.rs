@@ -317,7 +317,7 @@ impl Score {
         }
     }
 
-    /// One field explains nothing. Ties go to the more common separator.
+    /// Whether it explains the records better than another. One field explains nothing; ties go to the more common separator.
     fn is_better_than(&self, other: &Self) -> bool {
         let rank = |score: &Self| (score.fields > 1, score.alike, score.clean, score.fields);
         self.fields > 1 && rank(self) > rank(other)

@@ -107,7 +107,7 @@ pub(super) fn is_beyond_floats(text: &str, data_type: &DataType) -> bool {
         }
 }
 
-/// Not `007`: zeros in front belong to a name.
+/// Whether a number is written without zeros in front: those of `007` belong to a name.
 pub(super) fn has_no_leading_zero(text: &str) -> bool {
     let digits = text.trim_start_matches(['-', '+']);
     !digits.starts_with('0') || !digits[1..].starts_with(|c: char| c.is_ascii_digit())

@@ -88,7 +88,7 @@ pub(super) fn translated(expr: &mut Expr) -> Result<Option<Expr>> {
     }
 }
 
-/// None where there is none, as after `ESCAPE ''`.
+/// The escape character; `None` where there is none, as after `ESCAPE ''`.
 fn escape_of(escape: Option<&ValueWithSpan>) -> Result<Option<char>> {
     let Some(escape) = escape else {
         return Ok(None);

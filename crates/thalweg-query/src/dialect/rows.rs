@@ -41,7 +41,7 @@ pub(super) fn in_subqueries(condition: &mut Expr) -> Result<()> {
     }
 }
 
-/// The columns of the query are called so that no column outside has the same name.
+/// The EXISTS that an IN of a row stands for. The columns of the query are called so that no column outside has the same name.
 fn exists(values: &[Expr], subquery: &Query) -> Result<Expr> {
     let name = |place: usize| format!("__in_{place}");
     let conditions = (1..=values.len()).map(|place| format!("__in.{} = a{place}", name(place)));

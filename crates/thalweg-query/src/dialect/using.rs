@@ -312,7 +312,7 @@ impl Joined {
         self.replace_in(&mut select.qualify);
     }
 
-    /// Not in queries inside, which have tables of their own.
+    /// Replaces names in a part of a SELECT, but not in queries inside, which have tables of their own.
     fn replace_in(&self, node: &mut impl VisitMut) {
         // The closure does not fail.
         let _ = outside_queries(node, &mut |expr| {

@@ -131,7 +131,7 @@ fn numbers(arg: &ColumnarValue) -> Result<Option<Int64Array>> {
     Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
 }
 
-/// About so many: months of 28 days make most items. None is 0 that is not.
+/// The microseconds of an interval, about: months of 28 days make most items. Only an interval of nothing gives 0.
 fn microseconds(step: IntervalMonthDayNano) -> i64 {
     let days = i128::from(step.months) * 28 + i128::from(step.days);
     let nanoseconds = i128::from(step.nanoseconds);

@@ -78,7 +78,7 @@ impl ScalarUDFImpl for DatePart {
     }
 }
 
-/// Seconds are exact as a float, and so little is added to them that their sum is rounded once.
+/// Times in seconds, as the nearest floats: whole seconds are exact, and so little is added to them that their sum is rounded once.
 #[expect(clippy::cast_precision_loss, reason = "some billions")]
 fn seconds(times: &ArrayRef) -> ArrayRef {
     let times = times.as_primitive::<TimestampNanosecondType>();

@@ -251,7 +251,7 @@ fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     Some(between(low, high, fraction))
 }
 
-/// As `std::lerp` of C++: infinities stay what they are where one of them is far away.
+/// Interpolates as `std::lerp` of C++ does: infinities stay what they are where one of them is far away.
 fn between(low: f64, high: f64, fraction: f64) -> f64 {
     if low == high {
         low

@@ -58,7 +58,7 @@ impl ScalarUDFImpl for TryTime {
     }
 }
 
-/// All at once, and where one is no time each half by itself.
+/// Reads all texts at once, and where one is no time each half by itself.
 fn times(call: &ScalarFunctionArgs, texts: &ArrayRef, patterns: &ArrayRef) -> Result<ArrayRef> {
     let rows = texts.len();
     let args = ScalarFunctionArgs {

@@ -184,7 +184,7 @@ fn settle_computed<'a>(
     Ok(changed)
 }
 
-/// Columns are taken as they are: what is stored is compared quickly.
+/// Settles an expression that computes. Columns are taken as they are: what is stored is compared quickly.
 fn settled_if_computed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match computes(&expr) {
         true => settled(expr, schema),

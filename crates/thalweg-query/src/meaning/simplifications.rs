@@ -47,8 +47,8 @@ fn matched(left: Expr, op: Operator, right: Expr) -> Transformed<Expr> {
     }
 }
 
-/// The rules look for a value that stands in a chain of XOR twice: here there are no chains, and nothing is written as what it is
-/// combined with.
+/// A XOR that DataFusion's rules leave alone. They look for a value that stands in a chain of XOR twice: here there are no chains,
+/// and nothing is written as what it is combined with.
 fn exclusive(left: Expr, right: Expr) -> Transformed<Expr> {
     let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(..));
     if is_constant(&left) || is_constant(&right) {
@@ -58,8 +58,8 @@ fn exclusive(left: Expr, right: Expr) -> Transformed<Expr> {
     Transformed::yes(opaque(combined))
 }
 
-/// The rules for `A % 1` and `A * 0` hold of whole numbers: decimals have a remainder, and the zero has another type. They are not
-/// applied to what may be NULL.
+/// Arithmetic of decimals that DataFusion's rules leave alone. Those for `A % 1` and `A * 0` hold of whole numbers: decimals have a
+/// remainder, and the zero has another type. They are not applied to what may be NULL.
 fn of_decimals(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_decimal = |expr: &Expr| expr.get_type(schema).is_ok_and(|it| it.is_decimal());
     let is_constant = |expr: &Expr| !expr.any_column_refs();

@@ -265,7 +265,7 @@ fn range_of(
     })
 }
 
-/// Strings compare as their bytes do.
+/// The bytes of a string or a binary value; strings compare as their bytes do.
 fn bytes(value: &ScalarValue) -> Option<&[u8]> {
     match value {
         ScalarValue::Utf8(Some(value)) => Some(value.as_bytes()),

@@ -78,7 +78,7 @@ fn float64(values: impl Iterator<Item = Option<f64>>) -> Float64Array {
     values.collect()
 }
 
-/// Counts stay below 2^63: there are not as many rows on Earth.
+/// A count as a signed integer: counts stay below 2^63, as there are not as many rows on Earth.
 fn signed(rows: u64) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
@@ -100,7 +100,7 @@ fn sums(groups: &[Group], at: usize, data_type: &DataType, name: &str) -> Result
     })
 }
 
-/// Summaries hold sums of 128 bits; one that SQL's type cannot hold is an error, not another number.
+/// The sum of a summary. Summaries hold sums of 128 bits; one that SQL's type cannot hold is an error, not another number.
 fn int_sum<T: TryFrom<i128>>(
     summary: &ColumnSummary,
     data_type: &DataType,

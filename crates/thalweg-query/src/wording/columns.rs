@@ -93,7 +93,7 @@ fn is_odd(name: &str) -> bool {
         .all(|c| c == '_' || c.is_ascii_digit() || c.is_lowercase())
 }
 
-/// The tables that may be meant are in the notes of the diagnostic only.
+/// The message for a column of several tables. The tables that may be meant are in the notes of the diagnostic only.
 fn ambiguous(name: &str, diagnostic: Option<&Diagnostic>) -> String {
     let notes = diagnostic.map_or(&[][..], |diagnostic| &diagnostic.notes);
     let possible: Vec<&str> = notes
