@@ -21,6 +21,8 @@ from data import stream  # noqa: E402
 from systems import DuckDB, Parquet, RawFile, RocksDB, SQLite, Thalweg  # noqa: E402
 
 RESULTS = []
+# Longer than a job waits before it begins.
+LONG_SECONDS = 8
 
 
 def emit(metric, system, values, unit, note=""):
@@ -233,6 +235,91 @@ print((time.perf_counter() - start) * 1e3, count)
 """
 
 
+def arrivals(rows, share, far=None, seed=5):
+    """Places of rows in the order of their arrival, by batches. After the rows of each 10,000 that are in time come the late ones of
+    them, shuffled; with `far`, delays are even over so many rows instead."""
+    random = np.random.default_rng(seed)
+    late = random.random(rows) < share
+    if far:
+        order = np.argsort(np.arange(rows) + np.where(late, random.integers(0, far, rows), 0), kind="stable")
+        return [order[start : start + 10_000] for start in range(0, rows, 10_000)]
+    batches = []
+    for start in range(0, rows, 10_000):
+        places = np.arange(start, min(start + 10_000, rows))
+        behind = places[late[places]]
+        random.shuffle(behind)
+        batches += [places[~late[places]], behind]
+    return [batch for batch in batches if len(batch)]
+
+
+# The share of late rows, and over how many rows their delays spread; without a number they come after their 10,000.
+LATE = [(0.0, None), (0.01, None), (0.05, None), (0.10, None), (0.10, 1_000_000)]
+
+
+def late(table):
+    table = table.slice(0, min(table.num_rows, 2_000_000))
+    first, last = table["ts"][0].as_py(), table["ts"][-1].as_py()
+    for share, far in LATE:
+        metric = f"late_{share * 100:g}%" + ("_far" if far else "")
+        orders = arrivals(table.num_rows, share, far)
+        batches = [table.take(order) for order in orders]
+        rates = {kind.name: [] for kind in (Thalweg, DuckDB)}
+        answers = []
+        for _ in range(ARGS.rounds):
+            for kind in (Thalweg, DuckDB):
+                system = kind(ARGS.folder)
+                prepared = system.prepare(batches)
+                start = time.perf_counter()
+                for batch in prepared:
+                    system.append(batch)
+                rates[kind.name].append(table.num_rows / (time.perf_counter() - start))
+                answers.append(system.aggregate(first, last))
+                system.close()
+        assert all(math.isclose(a, b, rel_tol=1e-12) for answer in answers for a, b in zip(answer, answers[0])), answers
+        for name, values in rates.items():
+            emit(metric, name, values, "rows/s", "10,000 rows a batch, durable")
+        at_least(metric, "duckdb", 5)
+    late_for_long(table)
+
+
+def late_for_long(table):
+    """Appends for so long that the job which puts late rows in order runs beside them; then replay, against an ordered load."""
+    span = table["ts"][-1].as_py() - table["ts"][0].as_py() + 1
+    rates, replays = {}, {}
+    for share in (0.0, 0.01, 0.05):
+        batches = Thalweg.prepare(None, [table.take(order) for order in arrivals(table.num_rows, share)])
+        columns = [(batch.column(0).to_numpy(), batch.columns[1:]) for batch in batches]
+        system = Thalweg(ARGS.folder)
+        rows, round, start = 0, 0, time.perf_counter()
+        while time.perf_counter() - start < LONG_SECONDS:
+            for times, values in columns:
+                shifted = pa.array(times + round * span)
+                system.append(pa.RecordBatch.from_arrays([shifted, *values], names=table.column_names))
+            rows, round = rows + table.num_rows, round + 1
+        rates[share] = rows / (time.perf_counter() - start)
+        name = f"late_for_long_{share * 100:g}%"
+        emit(name, "thalweg", [rates[share]], "rows/s", f"{rows:,} rows in {LONG_SECONDS} s, jobs running: {jobs(system)}")
+        system.table.maintain()
+        assert system.table.stats()["late_rows"] == 0
+        taken = []
+        for _ in range(3):
+            begun = time.perf_counter()
+            assert system.replay() == rows
+            taken.append(rows / (time.perf_counter() - begun))
+        replays[share] = statistics.median(taken)
+        emit(f"replay_after_{share * 100:g}%", "thalweg", taken, "rows/s", "late rows were put in order")
+        system.close()
+        if share:
+            judge(name, "0.8 of in order", rates[share] >= 0.8 * rates[0.0], f"{rates[share] / rates[0.0]:.2f}")
+            ratio = replays[share] / replays[0.0]
+            judge(f"replay_after_{share * 100:g}%", "within 10 % of in order", ratio >= 0.9, f"{ratio:.2f}")
+
+
+def jobs(system):
+    done = system.db.sql("SELECT job, steps, rows FROM thalweg_jobs").fetchall()
+    return ", ".join(f"{job}: {rows:,} rows in {steps} steps" for job, steps, rows in done) or "none had anything to do"
+
+
 def recovery():
     """Open and first count after kill -9, in a process of its own with its imports done."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -266,6 +353,8 @@ def main():
         queries(table, loaded)
         for system in loaded.values():
             system.close()
+    if "late" in parts:
+        late(table)
     if "recovery" in parts:
         recovery()
     with open(os.path.join(ARGS.folder, "stream.jsonl"), "w") as out:
@@ -280,7 +369,7 @@ if __name__ == "__main__":
     parser.add_argument("--folder", default="bench-data")
     parser.add_argument("--seconds", type=float, default=2.0, help="longest time of one append round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="appends,queries,recovery")
+    parser.add_argument("--only", default="appends,queries,late,recovery")
     ARGS = parser.parse_args()
     assert pa.__version__
     main()
