@@ -20,8 +20,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg::{
-    CreateOptions, Durability, Error, ErrorKind, ExtraTable, Layouts, Params, Prepared,
-    QueryResult, SummaryOption, fold_name, several_statements,
+    CreateOptions, Durability, Error, ErrorKind, ExtraTable, Layouts, MaintenanceMode, Params,
+    Prepared, QueryResult, SummaryOption, fold_name, several_statements,
 };
 
 /// Opens the database in the directory `path`, making it if it is missing; ":memory:", or no path, is a new one in memory.
@@ -37,13 +37,15 @@ use thalweg::{
 /// sync_interval: seconds within which "process" appends reach stable storage; 0.2 by default.
 /// max_snapshot_age: seconds for which files are kept for readers in other processes; 10 minutes by default. To be given
 ///     where it is written and where it is read. Lengths of time may be text too, as "10 minutes", or a timedelta.
+/// maintenance: "auto": late rows are put in order, short blocks joined and the room of deleted rows given back without being
+///     asked; "manual": by Table.maintain() alone.
 ///
 /// >>> import thalweg
 /// >>> with thalweg.connect(":memory:") as db:
 /// ...     db.sql("SELECT 1 + 1").fetchone()
 /// (2,)
 #[pyfunction]
-#[pyo3(signature = (path=None, read_only=None, durability=None, cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None), text_signature = "(path=':memory:', read_only=False, durability='disk', cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, writer=None)")]
+#[pyo3(signature = (path=None, read_only=None, durability=None, cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, maintenance=None, writer=None), text_signature = "(path=':memory:', read_only=False, durability='disk', cache_bytes=None, threads=None, memory_limit=None, sync_interval=None, max_snapshot_age=None, maintenance='auto', writer=None)")]
 #[expect(clippy::too_many_arguments, reason = "options by name in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
@@ -55,6 +57,7 @@ pub(crate) fn connect(
     memory_limit: Option<&Bound<'_, PyAny>>,
     sync_interval: Option<&Bound<'_, PyAny>>,
     max_snapshot_age: Option<&Bound<'_, PyAny>>,
+    maintenance: Option<&Bound<'_, PyAny>>,
     writer: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PyDatabase> {
     if writer.is_some() {
@@ -79,6 +82,9 @@ pub(crate) fn connect(
     }
     if let Some(age) = duration("max_snapshot_age", max_snapshot_age)? {
         options.max_snapshot_age = age;
+    }
+    if let Some(name) = optional_text("maintenance", maintenance)? {
+        options.maintenance = maintenance_named(name)?;
     }
     let (path, name) = match path {
         Some(path) => path_of(&path)?,
@@ -141,6 +147,14 @@ fn durability_named(name: &str) -> PyResult<Durability> {
             Err(raise(ErrorKind::Invalid, message))
         }
     }
+}
+
+fn maintenance_named(name: &str) -> PyResult<MaintenanceMode> {
+    MaintenanceMode::named(name).ok_or_else(|| {
+        let message =
+            format!("\"{name}\" is no kind of maintenance; it must be \"auto\" or \"manual\"");
+        raise(ErrorKind::Invalid, message)
+    })
 }
 
 /// An open database; made by thalweg.connect().

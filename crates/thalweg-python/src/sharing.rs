@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use thalweg::{Database, DatabaseBuilder, Durability, Error, ErrorKind, Result};
+use thalweg::{Database, DatabaseBuilder, Durability, Error, ErrorKind, MaintenanceMode, Result};
 use thalweg_env::sync::Mutex;
 use thalweg_table::engine::EngineOptions;
 
@@ -35,6 +35,7 @@ pub(crate) struct Options {
     pub(crate) memory_limit: Option<u64>,
     pub(crate) sync_interval: Duration,
     pub(crate) max_snapshot_age: Duration,
+    pub(crate) maintenance: MaintenanceMode,
 }
 
 impl Default for Options {
@@ -48,6 +49,7 @@ impl Default for Options {
             memory_limit: engine.memory_limit_bytes,
             sync_interval: engine.sync_interval,
             max_snapshot_age: engine.max_snapshot_age,
+            maintenance: engine.maintenance,
         }
     }
 }
@@ -61,7 +63,8 @@ impl Options {
             .cache_bytes(self.cache_bytes)
             .threads(self.threads)
             .sync_interval(self.sync_interval)
-            .max_snapshot_age(self.max_snapshot_age);
+            .max_snapshot_age(self.max_snapshot_age)
+            .maintenance(self.maintenance);
         match self.memory_limit {
             Some(bytes) => builder.memory_limit_bytes(bytes),
             None => builder,
@@ -93,6 +96,7 @@ impl Options {
                 &open.max_snapshot_age,
                 &self.max_snapshot_age,
             ),
+            differs("maintenance", &open.maintenance, &self.maintenance),
         ];
         let Some((name, open, asked)) = differing.into_iter().flatten().next() else {
             return Ok(());

@@ -108,6 +108,8 @@ def test_readers_need_a_database_and_see_each_commit(path):
         {"sync_interval": "soon"},
         {"read_only": "no"},
         {"durability": 5},
+        {"maintenance": "never"},
+        {"maintenance": 7},
         {"sync_interval": float("nan")},
     ],
 )

@@ -104,6 +104,7 @@ def test_running_a_cell_again(path):
         ({"memory_limit": 1 << 30}, "memory_limit none, not 1073741824"),
         ({"sync_interval": 1}, "sync_interval 200ms, not 1s"),
         ({"max_snapshot_age": "1 hour"}, "max_snapshot_age 600s, not 3600s"),
+        ({"maintenance": "manual"}, "maintenance auto, not manual"),
     ],
 )
 def test_other_options_are_refused_by_name(path, options, says):

@@ -1,8 +1,11 @@
 """Tables: made, listed, described, dropped."""
 
 import contextlib
+import itertools
+import random
 import signal
 import threading
+import time
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -140,8 +143,15 @@ def test_maintain_and_flush(cpu):
     assert len(cpu) == 10
 
 
-def test_maintain_puts_late_rows_in_order(db):
-    table = db.create_table("late", {"ts": "int64", "n": "int64"}, time="ts")
+@pytest.fixture
+def unmaintained():
+    """A database in which nothing is put in order without being asked."""
+    with thalweg.connect(maintenance="manual") as opened:
+        yield opened
+
+
+def test_maintain_puts_late_rows_in_order(unmaintained):
+    table = unmaintained.create_table("late", {"ts": "int64", "n": "int64"}, time="ts")
     for first in (0, 1):
         table.append({"ts": list(range(first, 100_000, 2)), "n": [first] * 50_000})
     assert table.stats()["late_rows"] > 0
@@ -257,7 +267,23 @@ def test_split_by_numbers_and_timedeltas(db):
         db.create_table("c", {"ts": "int64"}, time="ts", split=timedelta(days=1))
 
 
-def test_ctrl_c_ends_maintain_and_loses_nothing(db):
+def test_late_rows_come_in_order_without_being_asked(db):
+    table = db.create_table("late", {"ts": "int64", "n": "int64"}, time="ts")
+    for first in (0, 1):
+        table.append({"ts": list(range(first, 100_000, 2)), "n": [first] * 50_000})
+    before = table.scan().arrow()
+    jobs = "SELECT state, rows, error FROM thalweg_jobs WHERE table_name = 'late' AND job = 'late rows' AND steps > 0"
+    until = time.monotonic() + 120
+    while table.stats()["late_rows"] > 0 or not db.sql(jobs).fetchall():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    [(state, rows, error)] = db.sql(jobs).fetchall()
+    assert state in {"running", "done"} and rows >= 50_000 and error is None
+    assert table.scan().arrow().equals(before)
+
+
+def test_ctrl_c_ends_maintain_and_loses_nothing(unmaintained):
+    db = unmaintained
     table = db.create_table("t", {"ts": "int64", "v": "int64"}, time="ts")
     rows = numpy.arange(400_000)
     for late in range(5):
@@ -314,7 +340,9 @@ def test_a_table_that_was_made_is_the_callers_own(db):
     found, errors = [], []
 
     def make(first):
-        for number in range(first, first + 150):
+        for number in itertools.count(first):
+            if number >= first + 150 and found:
+                break
             with contextlib.suppress(thalweg.AlreadyExistsError, thalweg.NotFoundError):
                 table = db.create_table("t", {"n": "int64"})
                 table.append({"n": [number]})
@@ -327,6 +355,8 @@ def test_a_table_that_was_made_is_the_callers_own(db):
         while makers[0].is_alive() or makers[1].is_alive():
             with contextlib.suppress(thalweg.NotFoundError):
                 db.drop_table("t")
+            # Else it may be quicker than any row each time.
+            time.sleep(random.uniform(0, 0.002))
 
     makers = [threading.Thread(target=make, args=(first,)) for first in (0, 1_000)]
     for thread in makers:

@@ -88,7 +88,7 @@ impl<'a> Resolver<'a> {
             Err(error) => return Err(error),
         };
         self.only_stored.set(false);
-        if let Some(table) = system::table(name, self.view)? {
+        if let Some(table) = system::table(name, self.view) {
             return Ok(table);
         }
         let folded = fold_name(name);
@@ -174,9 +174,7 @@ fn of_first_type(mut arguments: Vec<Expr>) -> Vec<Expr> {
 
 impl ContextProvider for Resolver<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
-        if let Some(table) =
-            system::of_information_schema(&name, self.view).map_err(to_datafusion)?
-        {
+        if let Some(table) = system::of_information_schema(&name, self.view) {
             self.only_stored.set(false);
             return Ok(provider_as_source(table));
         }

@@ -296,7 +296,7 @@ impl SqlEngine {
         let (references, _) = resolve_table_references(&source, false).map_err(from_datafusion)?;
         let mut unknown: Vec<String> = Vec::new();
         for name in references.iter().filter_map(plain_name) {
-            let known = view.table(name).is_ok() || system::table(name, &view)?.is_some();
+            let known = view.table(name).is_ok() || system::table(name, &view).is_some();
             if !known && !unknown.iter().any(|other| other == name) {
                 unknown.push(name.to_owned());
             }

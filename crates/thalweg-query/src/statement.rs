@@ -8,6 +8,7 @@ use crate::catalog::UsedTable;
 use crate::dialect::output_names::Named;
 use crate::functions::bucket_origin;
 use crate::parse::{Parsed, parse};
+use crate::system;
 use arrow::datatypes::DataType;
 use chrono::{DateTime, Utc};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -206,6 +207,9 @@ pub(crate) fn is_optimizable(plan: &LogicalPlan) -> bool {
     let mut optimizable = true;
     // The closures cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            optimizable &= !system::is_in(scan);
+        }
         if let LogicalPlan::Limit(limit) = node {
             for expr in limit.skip.iter().chain(&limit.fetch) {
                 optimizable &= !expr.exists(is_placeholder)?;

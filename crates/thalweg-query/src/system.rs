@@ -1,136 +1,304 @@
-//! System tables: what there is, as rows.
+//! System tables: what there is in a database, as rows.
+//!
+//! Invariants: rows are made when a statement runs, of its snapshot, not when a name is looked up; what takes a walk of the indexes
+//! is done only for columns that the statement names, and only of the tables that it asks for by name.
 
-use crate::error::{from_arrow, from_datafusion};
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
-use datafusion::datasource::MemTable;
+mod rows;
+
+use crate::error::{from_arrow, to_datafusion};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, TableReference};
+use datafusion::datasource::{MemTable, source_as_provider};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableScan, TableType,
+};
+use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
-use thalweg_table::schema::sql_type_name;
-use thalweg_table::time::key_to_text;
-use thalweg_table::{DatabaseView, Result, TableStats, TableView};
+use thalweg_table::{DatabaseView, TableView};
 
-/// The system table of that name.
-pub(crate) fn table(name: &str, view: &DatabaseView) -> Result<Option<Arc<dyn TableProvider>>> {
-    let batch = match name.to_ascii_lowercase().as_str() {
-        "thalweg_tables" => tables(view)?,
-        _ => return Ok(None),
-    };
-    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(from_datafusion)?;
-    Ok(Some(Arc::new(table)))
+const TEXT: DataType = DataType::Utf8;
+const NUMBER: DataType = DataType::UInt64;
+
+/// A kind of system table.
+#[derive(Debug)]
+struct Kind {
+    name: &'static str,
+    columns: &'static [(&'static str, DataType)],
+    /// The column with names of tables, which a condition may select.
+    name_column: Option<&'static str>,
+    /// The values of the columns, in their order.
+    rows: fn(&Wanted<'_>) -> thalweg_table::Result<Vec<ArrayRef>>,
 }
 
-/// `information_schema.tables` and `.columns`, with the columns of the standard that mean something here.
+const TABLES: Kind = Kind {
+    name: "thalweg_tables",
+    columns: &[
+        ("name", TEXT),
+        ("layout", TEXT),
+        ("time", TEXT),
+        ("rows", NUMBER),
+        ("bytes", NUMBER),
+        ("blocks", NUMBER),
+        ("fragments", NUMBER),
+        ("open_rows", NUMBER),
+        ("late_rows", NUMBER),
+        ("min_time", TEXT),
+        ("max_time", TEXT),
+    ],
+    name_column: Some("name"),
+    rows: rows::tables,
+};
+const FRAGMENTS: Kind = Kind {
+    name: "thalweg_fragments",
+    columns: &[
+        ("table_name", TEXT),
+        ("file", TEXT),
+        ("rows", NUMBER),
+        ("bytes", NUMBER),
+        ("blocks", NUMBER),
+        ("min_time", TEXT),
+        ("max_time", TEXT),
+    ],
+    name_column: Some("table_name"),
+    rows: rows::fragments,
+};
+const BLOCKS: Kind = Kind {
+    name: "thalweg_blocks",
+    columns: &[
+        ("table_name", TEXT),
+        ("file", TEXT),
+        ("offset", NUMBER),
+        ("rows", NUMBER),
+        ("deleted_rows", NUMBER),
+        ("bytes", NUMBER),
+        ("min_time", TEXT),
+        ("max_time", TEXT),
+        ("first_commit", NUMBER),
+        ("last_commit", NUMBER),
+    ],
+    name_column: Some("table_name"),
+    rows: rows::blocks,
+};
+const ORDERS: Kind = Kind {
+    name: "thalweg_orders",
+    columns: &[
+        ("table_name", TEXT),
+        ("order_id", NUMBER),
+        ("rows", NUMBER),
+        ("bytes", NUMBER),
+        ("blocks", NUMBER),
+    ],
+    name_column: Some("table_name"),
+    rows: rows::orders,
+};
+const JOBS: Kind = Kind {
+    name: "thalweg_jobs",
+    columns: &[
+        ("table_name", TEXT),
+        ("job", TEXT),
+        ("state", TEXT),
+        ("steps", NUMBER),
+        ("rows", NUMBER),
+        ("bytes", NUMBER),
+        ("seconds", DataType::Float64),
+        ("began", DataType::Timestamp(TimeUnit::Microsecond, None)),
+        ("error", TEXT),
+    ],
+    name_column: None,
+    rows: rows::jobs,
+};
+const SETTINGS: Kind = Kind {
+    name: "thalweg_settings",
+    columns: &[("name", TEXT), ("value", TEXT), ("description", TEXT)],
+    name_column: None,
+    rows: rows::settings,
+};
+const ALL: [&Kind; 6] = [&TABLES, &FRAGMENTS, &BLOCKS, &ORDERS, &JOBS, &SETTINGS];
+
+/// `information_schema.tables`, with the columns of the standard that mean something here.
+const STANDARD_TABLES: Kind = Kind {
+    name: "tables",
+    columns: &[
+        ("table_schema", TEXT),
+        ("table_name", TEXT),
+        ("table_type", TEXT),
+    ],
+    name_column: Some("table_name"),
+    rows: rows::standard_tables,
+};
+/// `information_schema.columns`.
+const STANDARD_COLUMNS: Kind = Kind {
+    name: "columns",
+    columns: &[
+        ("table_schema", TEXT),
+        ("table_name", TEXT),
+        ("column_name", TEXT),
+        ("ordinal_position", NUMBER),
+        ("data_type", TEXT),
+        ("is_nullable", TEXT),
+    ],
+    name_column: Some("table_name"),
+    rows: rows::standard_columns,
+};
+
+/// The system table of that name.
+pub(crate) fn table(name: &str, view: &DatabaseView) -> Option<Arc<dyn TableProvider>> {
+    let is_named = |kind: &&&Kind| kind.name.eq_ignore_ascii_case(name);
+    ALL.iter()
+        .find(is_named)
+        .map(|kind| SystemTable::provider(kind, view))
+}
+
+/// The table of that name in `information_schema`.
 pub(crate) fn of_information_schema(
     name: &TableReference,
     view: &DatabaseView,
-) -> Result<Option<Arc<dyn TableProvider>>> {
+) -> Option<Arc<dyn TableProvider>> {
     let TableReference::Partial { schema, table } = name else {
-        return Ok(None);
+        return None;
     };
     if !schema.eq_ignore_ascii_case("information_schema") {
-        return Ok(None);
+        return None;
     }
-    let batch = match table.to_ascii_lowercase().as_str() {
-        "tables" => standard_tables(view)?,
-        "columns" => standard_columns(view)?,
-        _ => return Ok(None),
-    };
-    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(from_datafusion)?;
-    Ok(Some(Arc::new(table)))
+    let is_named = |kind: &&&Kind| kind.name.eq_ignore_ascii_case(table);
+    [&STANDARD_TABLES, &STANDARD_COLUMNS]
+        .iter()
+        .find(is_named)
+        .map(|kind| SystemTable::provider(kind, view))
 }
 
-fn standard_tables(view: &DatabaseView) -> Result<RecordBatch> {
-    let names = view.table_names();
-    let all = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text; names.len()])) };
-    let (schemas, types) = (all("main"), all("BASE TABLE"));
-    let tables: ArrayRef = Arc::new(StringArray::from(names));
-    RecordBatch::try_from_iter([
-        ("table_schema", schemas),
-        ("table_name", tables),
-        ("table_type", types),
-    ])
-    .map_err(from_arrow)
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_owned),
+        _ => None,
+    }
 }
 
-fn standard_columns(view: &DatabaseView) -> Result<RecordBatch> {
-    let (mut tables, mut columns, mut types, mut nullable) = (vec![], vec![], vec![], vec![]);
-    let mut places = Vec::new();
-    for table in view.table_names() {
-        let view = view.table(&table)?;
-        for (place, column) in (1_u64..).zip(view.definition().columns()) {
-            tables.push(table.clone());
-            columns.push(column.name.clone());
-            types.push(sql_type_name(&column.data_type));
-            nullable.push(if column.nullable { "YES" } else { "NO" });
-            places.push(place);
+/// Whether a scan reads a system table. What its conditions ask for has to be known where it is planned.
+pub(crate) fn is_in(scan: &TableScan) -> bool {
+    source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<SystemTable>())
+}
+
+/// A system table in one snapshot.
+#[derive(Debug)]
+struct SystemTable {
+    kind: &'static Kind,
+    schema: SchemaRef,
+    view: DatabaseView,
+}
+
+/// What a statement needs of a system table.
+struct Wanted<'a> {
+    view: &'a DatabaseView,
+    /// The names of the columns that it reads.
+    columns: Vec<&'static str>,
+    /// Each condition on the name of the table: the names that it allows.
+    names: Vec<Vec<String>>,
+}
+
+impl Wanted<'_> {
+    fn has(&self, columns: &[&str]) -> bool {
+        columns.iter().any(|column| self.columns.contains(column))
+    }
+
+    /// The tables that it asks for.
+    fn tables(&self) -> thalweg_table::Result<Vec<TableView>> {
+        let mut names = self.view.table_names();
+        names.retain(|name| self.names.iter().all(|wanted| wanted.contains(name)));
+        names.iter().map(|name| self.view.table(name)).collect()
+    }
+}
+
+impl SystemTable {
+    fn provider(kind: &'static Kind, view: &DatabaseView) -> Arc<dyn TableProvider> {
+        let fields = kind.columns.iter();
+        let fields = fields.map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
+        Arc::new(Self {
+            kind,
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            view: view.clone(),
+        })
+    }
+
+    /// The names of tables that a condition allows: `=` and IN of texts.
+    fn names_in(&self, condition: &Expr) -> Option<Vec<String>> {
+        let is_name = |expr: &Expr| matches!(expr, Expr::Column(column) if Some(column.name.as_str()) == self.kind.name_column);
+        match condition {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
+                let text = match (is_name(left), is_name(right)) {
+                    (true, _) => right,
+                    (_, true) => left,
+                    _ => return None,
+                };
+                Some(vec![text_of(text)?])
+            }
+            // A short IN is written as this.
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Or => {
+                Some([self.names_in(left)?, self.names_in(right)?].concat())
+            }
+            Expr::InList(InList {
+                expr,
+                list,
+                negated: false,
+            }) if is_name(expr) => list.iter().map(text_of).collect(),
+            _ => None,
         }
     }
-    let schemas: ArrayRef = Arc::new(StringArray::from(vec!["main"; tables.len()]));
-    let text = |values: Vec<String>| -> ArrayRef { Arc::new(StringArray::from(values)) };
-    RecordBatch::try_from_iter([
-        ("table_schema", schemas),
-        ("table_name", text(tables)),
-        ("column_name", text(columns)),
-        ("ordinal_position", Arc::new(UInt64Array::from(places))),
-        ("data_type", text(types)),
-        ("is_nullable", Arc::new(StringArray::from(nullable))),
-    ])
-    .map_err(from_arrow)
-}
 
-/// One row per stored table.
-fn tables(view: &DatabaseView) -> Result<RecordBatch> {
-    let names = view.table_names();
-    let views = names
-        .iter()
-        .map(|name| view.table(name))
-        .collect::<Result<Vec<_>>>()?;
-    let stats = views
-        .iter()
-        .map(TableView::stats)
-        .collect::<Result<Vec<_>>>()?;
-    let number = |of: fn(&TableStats) -> u64| -> ArrayRef {
-        Arc::new(stats.iter().map(of).collect::<UInt64Array>())
-    };
-    let text = |values: Vec<Option<String>>| -> ArrayRef { Arc::new(StringArray::from(values)) };
-    let of_view = |of: &dyn Fn(&TableView) -> Option<String>| text(views.iter().map(of).collect());
-    let time = |key: fn(&TableStats) -> Option<i64>| {
-        text(
-            views
+    fn rows(&self, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.kind.columns.len()).collect();
+        let wanted = Wanted {
+            view: &self.view,
+            columns: projection
+                .unwrap_or(&all)
                 .iter()
-                .zip(&stats)
-                .map(|(view, stats)| show(view, key(stats)))
+                .map(|at| self.kind.columns[*at].0)
                 .collect(),
-        )
-    };
-    RecordBatch::try_from_iter([
-        ("name", text(names.into_iter().map(Some).collect())),
-        (
-            "layout",
-            of_view(&|view| Some(view.definition().layout().name().to_owned())),
-        ),
-        (
-            "time",
-            of_view(&|view| {
-                view.definition()
-                    .order_column()
-                    .map(|column| column.name.clone())
-            }),
-        ),
-        ("rows", number(|stats| stats.rows)),
-        ("bytes", number(|stats| stats.bytes)),
-        ("blocks", number(|stats| stats.blocks)),
-        ("fragments", number(|stats| stats.fragments)),
-        ("open_rows", number(|stats| stats.open_rows)),
-        ("late_rows", number(|stats| stats.late_rows)),
-        ("min_time", time(|stats| stats.min_key)),
-        ("max_time", time(|stats| stats.max_key)),
-    ])
-    .map_err(from_arrow)
+            names: filters
+                .iter()
+                .filter_map(|filter| self.names_in(filter))
+                .collect(),
+        };
+        let columns = (self.kind.rows)(&wanted).map_err(to_datafusion)?;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        batch.map_err(|e| to_datafusion(from_arrow(e)))
+    }
 }
 
-fn show(view: &TableView, key: Option<i64>) -> Option<String> {
-    let time = view.definition().order_column()?;
-    key.map(|key| key_to_text(&time.data_type, key))
+#[async_trait]
+impl TableProvider for SystemTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let pushdown = |filter: &&Expr| match self.names_in(filter) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(pushdown).collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let batch = self.rows(projection, filters)?;
+        let table = MemTable::try_new(Arc::clone(&self.schema), vec![vec![batch]])?;
+        table.scan(session, projection, &[], limit).await
+    }
 }

@@ -3,15 +3,14 @@
 //! Invariants: blocks come in the order of their first rows, by key and, where keys are equal, by arrival, as a scan
 //! takes them. Two neighbouring runs never overlap: every row of the first comes before every row of the second.
 
+use crate::arrival::{Arrival, arrival};
 use crate::deleted_rows::{Block, step_into};
-use crate::reader::arrival;
-use crate::scan::merge::Arrival;
 use crate::table::TableView;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_kernel::index::{self, Entry, ItemName};
-use thalweg_kernel::{FileId, OpenRows, Result};
+use thalweg_kernel::{FileId, Result};
 
 /// All blocks of a view that have rows which are not deleted.
 pub(crate) struct BlockList {
@@ -107,81 +106,6 @@ pub(crate) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Entry>) -> Vec<Range
     runs
 }
 
-/// Rows that came together.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Came {
-    pub(crate) keys: (i64, i64),
-    pub(crate) arrival: Arrival,
-    pub(crate) rows: u64,
-    /// In a block by now.
-    pub(crate) in_block: bool,
-}
-
-impl Came {
-    /// The rows of a block, deleted ones too.
-    pub(crate) fn of_block(block: &Entry) -> Self {
-        Self {
-            keys: (block.key_min, block.key_max),
-            arrival: arrival(block),
-            rows: block.rows,
-            in_block: true,
-        }
-    }
-
-    /// Rows of one commit that are in no block yet.
-    pub(crate) fn of_open_rows(open: &OpenRows) -> Self {
-        Self {
-            keys: (open.part.key_min, open.part.key_max),
-            arrival: Arrival {
-                commit: open.commit,
-                ordinal: 0,
-            },
-            rows: open.part.rows.into(),
-            in_block: false,
-        }
-    }
-}
-
-/// Rows of blocks that came when there were blocks around their keys already, and rows outside of blocks that came when
-/// there were larger keys.
-pub(crate) fn late_rows(mut came: Vec<Came>) -> u64 {
-    came.sort_unstable_by_key(|came| came.arrival);
-    let mut earlier = Keys::default();
-    let mut high_key = i64::MIN;
-    let mut late_rows = 0;
-    for came in came {
-        let (first, last) = came.keys;
-        let reaches_in = earlier.add(came.keys);
-        if reaches_in || (!came.in_block && first < high_key) {
-            late_rows += came.rows;
-        }
-        high_key = high_key.max(last);
-    }
-    late_rows
-}
-
-/// Ranges of keys, none within another: first and last.
-#[derive(Default)]
-struct Keys(BTreeMap<i64, i64>);
-
-impl Keys {
-    /// Adds keys and says whether they reach into those that were added earlier.
-    fn add(&mut self, (key_min, key_max): (i64, i64)) -> bool {
-        let (mut first, mut last) = (key_min, key_max);
-        let mut comes_before = false;
-        while let Some((&start, &end)) = self.0.range(..=last).next_back() {
-            if end < first {
-                break;
-            }
-            comes_before |= end > key_min;
-            (first, last) = (first.min(start), last.max(end));
-            self.0.remove(&start);
-        }
-        self.0.insert(first, last);
-        comes_before
-    }
-}
-
 fn overlaps(reach: Option<Place>, block: &Entry) -> bool {
     reach.is_some_and(|reach| reach >= start(block))
 }
@@ -213,48 +137,17 @@ mod tests {
         }
     }
 
-    fn late(list: &BlockList) -> u64 {
-        late_rows(list.blocks.iter().map(Came::of_block).collect())
-    }
-
-    #[test]
-    fn rows_outside_of_blocks_are_late_behind_any_larger_key() {
-        let open = |keys, commit| Came {
-            keys,
-            arrival: Arrival {
-                commit: CommitNo(commit),
-                ordinal: 0,
-            },
-            rows: 1,
-            in_block: false,
-        };
-        let mut came: Vec<Came> = list(&[(0, 9, 1), (30, 39, 2)])
-            .blocks
-            .iter()
-            .map(Came::of_block)
-            .collect();
-        came.extend([open((40, 40), 3), open((41, 41), 4)]);
-        assert_eq!(late_rows(came.clone()), 0);
-        // Into a block, between blocks, among other rows outside of them; not behind an equal key.
-        came.extend([open((5, 5), 5), open((20, 20), 6), open((40, 40), 7)]);
-        assert_eq!(late_rows(came.clone()), 3);
-        came.push(open((41, 41), 8));
-        assert_eq!(late_rows(came), 3);
-    }
-
     #[test]
     fn blocks_in_order_are_runs_of_their_own() {
         // Equal keys in order of arrival are in order; the other way round they are not.
         let in_order = list(&[(0, 9, 1), (10, 20, 2), (20, 30, 3)]);
         assert_eq!(runs(&in_order.blocks), [0..1, 1..2, 2..3]);
-        assert_eq!(late(&in_order), 0);
         let equal_keys = list(&[(0, 9, 1), (10, 20, 3), (20, 30, 2)]);
         assert_eq!(runs(&equal_keys.blocks), [0..1, 1..3]);
-        assert_eq!(late(&equal_keys), 10);
     }
 
     #[test]
-    fn of_blocks_that_overlap_the_later_ones_are_late() {
+    fn blocks_that_overlap_are_one_run() {
         let wide_apart = list(&[
             (0, 9, 1),
             (10, 19, 1),
@@ -263,7 +156,6 @@ mod tests {
             (12, 25, 7),
         ]);
         assert_eq!(runs(&wide_apart.blocks), [0..1, 1..4, 4..5]);
-        assert_eq!(late(&wide_apart), 10);
         let wide = list(&[
             (0, 100, 1),
             (10, 19, 2),
@@ -272,6 +164,5 @@ mod tests {
             (150, 160, 5),
         ]);
         assert_eq!(runs(&wide.blocks), [0..4, 4..5]);
-        assert_eq!(late(&wide), 30);
     }
 }

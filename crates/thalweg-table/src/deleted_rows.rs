@@ -49,13 +49,6 @@ impl Block {
             }
         }
     }
-
-    /// Rows that are left of it.
-    pub(crate) fn kept_rows(&self, table: &TableSnapshot) -> u64 {
-        let hidden = self.masked.and_then(|place| table.hidden_at(&place));
-        let hidden = hidden.map_or(0, BlockMask::rows);
-        self.entry.rows.saturating_sub(hidden)
-    }
 }
 
 /// How a walk for rows goes on at an entry: not into blocks of which no row is left.

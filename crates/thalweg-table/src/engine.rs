@@ -7,6 +7,8 @@ use crate::closed::Closed;
 use crate::column::Encoders;
 use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
+use crate::jobs::board::{Board, JobLimits, JobThread, MaintenanceMode};
+use crate::known_blocks::AllKnownBlocks;
 use crate::layouts::Layouts;
 use crate::maintain::raw_sizes::RawSizes;
 use crate::pool::Pool;
@@ -44,13 +46,17 @@ pub struct EngineOptions {
     /// Files that only older snapshots of reading processes need may be removed: those get `SnapshotExpired`. Snapshots of
     /// the writing process keep their files for as long as they live.
     pub max_snapshot_age: Duration,
-    /// Prepare segments, encode, write checkpoints, clean up and sync on threads of their own. Off in simulations:
+    /// Prepare segments, encode, write checkpoints, clean up, sync and do jobs on threads of their own. Off in simulations:
     /// everything then happens in the calling thread, in a fixed order. [`Engine::maintain`] runs in its caller's thread.
     pub background: bool,
     /// Where appends of different sizes go; small in tests.
     pub append_limits: AppendLimits,
     /// About so many rows are put in order by one commit of [`Engine::maintain`].
     pub maintain_rows: u64,
+    /// Whether tables are maintained without being asked; needs `background`.
+    pub maintenance: MaintenanceMode,
+    /// How much of the machine that may take.
+    pub job_limits: JobLimits,
     /// The layouts that tables can have.
     pub layouts: Layouts,
 }
@@ -98,6 +104,8 @@ impl Default for EngineOptions {
             background: kernel.background,
             append_limits: AppendLimits::default(),
             maintain_rows: 4 << 20,
+            maintenance: MaintenanceMode::default(),
+            job_limits: JobLimits::default(),
             layouts: Layouts::default(),
         }
     }
@@ -107,17 +115,23 @@ impl Default for EngineOptions {
 pub struct Engine {
     /// Counted apart for each clone, and in common for the views that it makes: threads with a clone each write no memory in
     /// common when they take snapshots.
-    #[expect(
-        clippy::redundant_allocation,
-        reason = "the outer one is a counter of its own"
-    )]
-    inner: Arc<Arc<Inner>>,
+    handle: Arc<Handle>,
+}
+
+/// Fields are dropped in this order: jobs have ended before the database is closed.
+struct Handle {
+    /// None in the handle of the jobs themselves, which must not keep a database open that nobody else has.
+    jobs: Option<Arc<JobThread>>,
+    inner: Arc<Inner>,
 }
 
 impl Clone for Engine {
     fn clone(&self) -> Self {
         Self {
-            inner: Arc::new(Arc::clone(&self.inner)),
+            handle: Arc::new(Handle {
+                jobs: self.handle.jobs.clone(),
+                inner: Arc::clone(&self.handle.inner),
+            }),
         }
     }
 }
@@ -135,6 +149,9 @@ struct Inner {
     table_turns: AllTurns,
     /// A table was dropped since somebody last took that: the drop itself must not wait for a turn.
     has_dropped: AtomicBool,
+    /// The state of the jobs.
+    board: Arc<Board>,
+    known_blocks: AllKnownBlocks,
 }
 
 /// State that is kept between calls of `maintain`.
@@ -144,12 +161,14 @@ pub(crate) struct Maintenance {
     pub(crate) has_garbage: bool,
     /// Sizes of blocks that stay short, which are measured once for all calls.
     pub(crate) raw_sizes: HashMap<TableId, RawSizes>,
+    /// How often the steps for a table became smaller, because they changed more than one commit may.
+    pub(crate) shrinks: HashMap<TableId, u32>,
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
-            .field("options", &self.inner.options)
+            .field("options", &self.handle.inner.options)
             .finish_non_exhaustive()
     }
 }
@@ -165,27 +184,45 @@ impl Engine {
     ) -> Self {
         // Who had it open before may have left some.
         let may_have_garbage = kernel.is_writer();
+        let inner = Arc::new(Inner {
+            kernel,
+            options,
+            definitions,
+            pool,
+            encoders: Arc::default(),
+            closed,
+            maintenance: Turns::new(Maintenance {
+                has_garbage: may_have_garbage,
+                ..Maintenance::default()
+            }),
+            table_turns: AllTurns::default(),
+            has_dropped: AtomicBool::new(false),
+            board: Arc::default(),
+            known_blocks: AllKnownBlocks::default(),
+        });
         Self {
-            inner: Arc::new(Arc::new(Inner {
-                kernel,
-                options,
-                definitions,
-                pool,
-                encoders: Arc::default(),
-                closed,
-                maintenance: Turns::new(Maintenance {
-                    has_garbage: may_have_garbage,
-                    ..Maintenance::default()
-                }),
-                table_turns: AllTurns::default(),
-                has_dropped: AtomicBool::new(false),
-            })),
+            handle: Arc::new(Handle { jobs: None, inner }),
         }
+    }
+
+    /// The first handle of a database with a thread that does jobs, which ends with the last clone.
+    pub(crate) fn with_job_thread(&self, jobs: JobThread) -> Self {
+        Self {
+            handle: Arc::new(Handle {
+                jobs: Some(Arc::new(jobs)),
+                inner: Arc::clone(&self.handle.inner),
+            }),
+        }
+    }
+
+    /// The state of the jobs.
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.handle.inner.board
     }
 
     /// Removes the table with this number, which had this name.
     pub(crate) fn drop_numbered(&self, table: TableId, name: &str) -> Result<()> {
-        let durability = self.inner.options.durability;
+        let durability = self.handle.inner.options.durability;
         self.edit(vec![Edit::DropTable { table }], durability)
             .map_err(|error| match error.kind() {
                 // The kernel knows its number only.
@@ -198,7 +235,7 @@ impl Engine {
 
     /// Lets the next maintenance let go of what is kept of tables that were dropped.
     pub(crate) fn note_dropped(&self) {
-        self.inner.has_dropped.store(true, Ordering::Release);
+        self.handle.inner.has_dropped.store(true, Ordering::Release);
     }
 
     /// Gives the table with this number a name.
@@ -207,7 +244,7 @@ impl Engine {
             table,
             name: name.to_owned(),
         };
-        self.edit(vec![rename], self.inner.options.durability)
+        self.edit(vec![rename], self.handle.inner.options.durability)
             .map(|_| ())
     }
 
@@ -216,7 +253,7 @@ impl Engine {
     /// # Errors
     /// When it cannot get there.
     pub fn flush(&self) -> Result<()> {
-        self.inner.kernel.flush()
+        self.handle.inner.kernel.flush()
     }
 
     /// Writes what a later open would have to work out.
@@ -224,7 +261,7 @@ impl Engine {
     /// # Errors
     /// When it cannot be written.
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.kernel.checkpoint()
+        self.handle.inner.kernel.checkpoint()
     }
 
     /// Flushes, checkpoints and lets go of the files. Everything fails from then on, reading from views and scans that
@@ -233,91 +270,101 @@ impl Engine {
     /// # Errors
     /// When the rest cannot be written.
     pub fn close(&self) -> Result<()> {
-        self.inner.closed.close();
-        // Where a thread of the parent held their lock at the fork, a child would wait for it for ever.
-        if self.inner.closed.owner().is_here() {
-            self.inner.encoders.clear();
+        self.handle.inner.closed.close();
+        if let Some(jobs) = &self.handle.jobs {
+            jobs.stop();
         }
-        self.inner.kernel.close()
+        // Where a thread of the parent held their lock at the fork, a child would wait for it for ever.
+        if self.handle.inner.closed.owner().is_here() {
+            self.handle.inner.encoders.clear();
+        }
+        self.handle.inner.kernel.close()
     }
 
     /// How it was opened, with defaults filled in.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
-        &self.inner.options
+        &self.handle.inner.options
     }
 
     /// The storage below.
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
-        &self.inner.kernel
+        &self.handle.inner.kernel
     }
 
     /// Held by whoever maintains a table.
     pub(crate) fn maintenance(&self) -> &Turns<Maintenance> {
-        &self.inner.maintenance
+        &self.handle.inner.maintenance
+    }
+
+    /// What is known of the blocks of the tables.
+    pub(crate) fn known_blocks(&self) -> &AllKnownBlocks {
+        &self.handle.inner.known_blocks
     }
 
     /// The turns of those who delete rows of a table or merge its blocks.
     pub(crate) fn turns_of(&self, table: TableId) -> Result<Arc<TableTurns>> {
-        self.inner.closed.check()?;
-        Ok(self.inner.table_turns.of(table))
+        self.handle.inner.closed.check()?;
+        Ok(self.handle.inner.table_turns.of(table))
     }
 
     /// Lets go of what is kept of tables that were dropped.
     pub(crate) fn forget_dropped(&self, maintenance: &mut Maintenance) -> Result<()> {
-        if self.inner.has_dropped.swap(false, Ordering::AcqRel) {
+        if self.handle.inner.has_dropped.swap(false, Ordering::AcqRel) {
             let newest = self.newest().inspect_err(|_| {
-                self.inner.has_dropped.store(true, Ordering::Release);
+                self.handle.inner.has_dropped.store(true, Ordering::Release);
             })?;
             let sizes = &mut maintenance.raw_sizes;
             sizes.retain(|table, _| newest.table(*table).is_some());
+            let shrinks = &mut maintenance.shrinks;
+            shrinks.retain(|table, _| newest.table(*table).is_some());
         }
         Ok(())
     }
 
     pub(crate) fn closed(&self) -> &Closed {
-        &self.inner.closed
+        &self.handle.inner.closed
     }
 
     /// The same clone, for what is made of it: cheaper than a clone of its own.
     pub(crate) fn share(&self) -> Self {
         Self {
-            inner: Arc::clone(&self.inner),
+            handle: Arc::clone(&self.handle),
         }
     }
 
     /// Every commit acknowledged so far.
     pub(crate) fn newest(&self) -> Result<Snapshot> {
-        self.inner.closed.check()?;
-        self.inner.kernel.snapshot()
+        self.handle.inner.closed.check()?;
+        self.handle.inner.kernel.snapshot()
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
-        &self.inner.pool
+        &self.handle.inner.pool
     }
 
     pub(crate) fn encoders(&self) -> &Arc<Encoders> {
-        &self.inner.encoders
+        &self.handle.inner.encoders
     }
 
     #[cfg(test)]
     pub(crate) fn definitions(&self) -> &Definitions {
-        &self.inner.definitions
+        &self.handle.inner.definitions
     }
 
     pub(crate) fn definition_of(&self, table: &TableSnapshot) -> Result<Arc<TableDefinition>> {
-        self.inner.definitions.of(table)
+        self.handle.inner.definitions.of(table)
     }
 
     /// Edits survive what appends do. A log that loses its end loses the rows of a table before the table.
     pub(crate) fn edit(&self, edits: Vec<Edit>, durability: Durability) -> Result<CommitNo> {
-        self.inner.closed.check()?;
+        self.handle.inner.closed.check()?;
         let commit = Commit {
             edits,
             ..Commit::default()
         };
-        self.inner.kernel.commit(commit, durability)
+        self.handle.inner.kernel.commit(commit, durability)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Table layouts over the kernel: schemas, indexes, scans and aggregates as Arrow batches.
 #![forbid(unsafe_code)]
 
+mod arrival;
 mod assemble;
 mod buffers;
 mod cast;
@@ -13,6 +14,8 @@ mod delete;
 mod deleted_rows;
 mod error;
 mod json;
+mod known_blocks;
+mod late;
 pub mod layout;
 mod layouts;
 pub mod options;
@@ -38,6 +41,7 @@ pub mod appender;
 mod block_list;
 mod catalog;
 pub mod engine;
+mod jobs;
 mod maintain;
 mod nans;
 mod new_table;
@@ -64,12 +68,14 @@ pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
 pub use appender::Appender;
 pub use catalog::DatabaseView;
 pub use engine::{AppendLimits, Engine, EngineOptions};
+pub use jobs::board::{JobKind, JobLimits, JobReport, JobState, MaintenanceMode};
 pub use nans::with_one_nan;
 pub use new_table::NewTable;
 pub use range::{ColumnRange, KeyRange};
 pub use region::{BlockRegion, RegionReader, Strided};
 pub use row_reader::{RowAddress, RowPlace, RowReader};
 pub use scan::{Scan, ScanMetrics, ScanRequest};
+pub use stats::{BlockFacts, FragmentFacts, TableTotals};
 pub use table::{Maintained, Table, TableStats, TableView};
 pub use thalweg_kernel::summary::{ColumnSummary, SummaryKind, ValueRange};
 pub use thalweg_kernel::{Durability, Error, ErrorKind, Result};

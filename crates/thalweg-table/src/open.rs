@@ -47,13 +47,13 @@ impl Engine {
         let pool = Arc::new(Pool::new(env.clone(), helpers));
         let closed = Closed::new(env.owner());
         let encoder = Arc::new(OpenRowEncoder::new(Arc::clone(&definitions)));
-        let kernel = Kernel::open(env, path, &kernel_options(&options), encoder)?;
+        let kernel = Kernel::open(env.clone(), path, &kernel_options(&options), encoder)?;
         let is_writer = kernel.is_writer();
         let engine = Self::new(kernel, options, definitions, pool, closed);
         if is_writer {
             drop_left_over(&engine);
         }
-        Ok(engine)
+        Ok(engine.with_jobs(&env))
     }
 
     /// Opens a new database in memory, which is gone with the last clone. Durability, sync interval and segment size are

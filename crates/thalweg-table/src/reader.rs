@@ -6,6 +6,7 @@
 //! wanted ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from:
 //! who holds one may read them, however late, and whoever planned the scan may be gone by then.
 
+use crate::arrival::{Arrival, arrival};
 use crate::buffers::Buffers;
 use crate::closed::Closed;
 use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
@@ -17,7 +18,7 @@ use crate::order::sorted_batch;
 use crate::pool::Spare;
 use crate::range::KeyRange;
 use crate::rows::RowsDecoder;
-use crate::scan::merge::{Arrival, Sorted};
+use crate::scan::merge::Sorted;
 use crate::scan::{Counter, ScanMetrics};
 use crate::schema::element_type;
 use crate::table::TableView;
@@ -529,12 +530,4 @@ pub(crate) fn column_id(definition: &TableDefinition, place: usize) -> Result<u3
 
 fn to_usize(rows: u64) -> usize {
     usize::try_from(rows).unwrap_or(usize::MAX)
-}
-
-/// When the rows of a block came.
-pub(crate) fn arrival(entry: &Entry) -> Arrival {
-    Arrival {
-        commit: entry.first_commit,
-        ordinal: entry.ordinal,
-    }
 }

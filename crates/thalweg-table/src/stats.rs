@@ -1,13 +1,73 @@
-//! What is known of a table without reading its rows.
+//! Facts about a table that need none of its rows, but for keys beside deleted ones.
+//!
+//! Invariants: the totals come from the root of the index and the open rows, in the same time however many blocks there are;
+//! fragments and late rows take a walk of the index the first time, and what has changed since then; lists of blocks, and the
+//! extreme keys where rows are deleted, walk the index each time.
 
-use crate::block_list::{BlockList, Came, late_rows};
+use crate::block_list::BlockList;
 use crate::range::KeyRange;
 use crate::reader::Reader;
 use crate::table::{Table, TableStats, TableView};
-use thalweg_kernel::Result;
+use std::collections::BTreeMap;
+use thalweg_kernel::index::Entry;
+use thalweg_kernel::masks::BlockMask;
+use thalweg_kernel::{CommitNo, FileId, Result};
+
+/// The sizes of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableTotals {
+    /// Rows that are not deleted.
+    pub rows: u64,
+    /// Bytes of its blocks, those of its secondary orders too, and of its open rows.
+    pub bytes: u64,
+    /// Encoded blocks.
+    pub blocks: u64,
+    /// Rows that are in no block yet.
+    pub open_rows: u64,
+}
+
+/// A block of a table, as the index has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockFacts {
+    /// The segment of the log or the fragment that it lies in.
+    pub file: FileId,
+    /// From the start of the file.
+    pub offset_bytes: u64,
+    /// Encoded.
+    pub bytes: u64,
+    /// Rows, deleted ones too.
+    pub rows: u64,
+    /// Rows that are deleted.
+    pub deleted_rows: u64,
+    /// The smallest order key.
+    pub min_key: i64,
+    /// The largest order key.
+    pub max_key: i64,
+    /// The first commit with rows of it.
+    pub first_commit: CommitNo,
+    /// The last commit with rows of it.
+    pub last_commit: CommitNo,
+}
+
+/// A file of blocks of one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentFacts {
+    /// The file.
+    pub file: FileId,
+    /// Encoded bytes of its blocks.
+    pub bytes: u64,
+    /// Blocks with rows that are not deleted.
+    pub blocks: u64,
+    /// Rows, deleted ones too.
+    pub rows: u64,
+    /// The smallest order key.
+    pub min_key: i64,
+    /// The largest order key.
+    pub max_key: i64,
+}
 
 impl Table {
-    /// What is known of it now.
+    /// Facts about the table as it is now.
     ///
     /// # Errors
     /// `NotFound` when it was dropped.
@@ -17,7 +77,7 @@ impl Table {
 }
 
 impl TableView {
-    /// What is known of it.
+    /// Facts about the table. The first call after an opening takes a walk of its index, others what has changed since.
     ///
     /// # Errors
     /// When the index cannot be read.
@@ -25,41 +85,106 @@ impl TableView {
         self.engine().closed().check()?;
         stats(self)
     }
+
+    /// The sizes of the table, from memory.
+    #[must_use]
+    pub fn totals(&self) -> TableTotals {
+        let table = self.snapshot();
+        let (mut open_rows, mut open_bytes) = (0, 0);
+        for open in table.open_rows() {
+            let hidden = table.hidden_in(open);
+            let hidden = hidden.map_or(0, |hidden| hidden.rows().into());
+            open_rows += u64::from(open.part.rows).saturating_sub(hidden);
+            open_bytes += open.part.payload.len() as u64;
+        }
+        let totals = table.trees().filter_map(|(_, tree)| tree.total());
+        let block_bytes: u64 = totals.map(|total| total.block_bytes).sum();
+        TableTotals {
+            rows: table.rows_in_blocks() + open_rows,
+            bytes: block_bytes + open_bytes,
+            blocks: table.tree.total().map_or(0, |total| total.blocks),
+            open_rows,
+        }
+    }
+
+    /// The blocks with rows that are not deleted, by their smallest keys. Takes a walk of the index.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn blocks(&self) -> Result<Vec<BlockFacts>> {
+        self.engine().closed().check()?;
+        let list = BlockList::read(self)?;
+        let hidden = |at: usize| {
+            let mask = self.snapshot().hidden_at(list.masked.get(&at)?);
+            mask.map(BlockMask::rows)
+        };
+        let facts = |(at, block): (usize, &Entry)| BlockFacts {
+            file: block.address.file,
+            offset_bytes: block.address.offset,
+            bytes: block.block_bytes,
+            rows: block.rows,
+            deleted_rows: hidden(at).unwrap_or(0),
+            min_key: block.key_min,
+            max_key: block.key_max,
+            first_commit: block.commit_min,
+            last_commit: block.commit_max,
+        };
+        Ok(list.blocks.iter().enumerate().map(facts).collect())
+    }
+
+    /// The files that hold nothing but blocks of this table. Takes a walk of the index.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn fragments(&self) -> Result<Vec<FragmentFacts>> {
+        self.engine().closed().check()?;
+        let list = BlockList::read(self)?;
+        let mut found: BTreeMap<FileId, FragmentFacts> = BTreeMap::new();
+        for block in &list.blocks {
+            let file = block.address.file;
+            let Some(fragment) = list.fragments.get(&file) else {
+                continue;
+            };
+            let facts = found.entry(file).or_insert(FragmentFacts {
+                file,
+                bytes: fragment.bytes,
+                blocks: 0,
+                rows: fragment.rows,
+                min_key: block.key_min,
+                max_key: block.key_max,
+            });
+            facts.blocks += 1;
+            facts.min_key = facts.min_key.min(block.key_min);
+            facts.max_key = facts.max_key.max(block.key_max);
+        }
+        Ok(found.into_values().collect())
+    }
 }
 
-/// Walks the index: fragments and late rows are not summed up in it.
 fn stats(view: &TableView) -> Result<TableStats> {
-    let table = view.snapshot();
-    let total = table.tree.total();
-    let list = BlockList::read(view)?;
-    let mut came: Vec<Came> = list.blocks.iter().map(Came::of_block).collect();
-    for at in list.masked.keys() {
-        came[*at].rows = list.block(*at).kept_rows(table);
+    let engine = view.engine();
+    let totals = view.totals();
+    let known = engine.known_blocks();
+    let (table, store) = (view.snapshot(), engine.kernel().store());
+    let (fragments, late_rows) = known.with(table, store, |known| {
+        (known.fragments(), known.late_rows(table))
+    })?;
+    let newest = engine.newest()?;
+    if known.len() > newest.table_count() {
+        // Some were dropped.
+        known.retain(|table| newest.table(table).is_some());
     }
-    let (mut open_rows, mut open_bytes) = (0, 0);
-    for open in table.open_rows() {
-        let mut came_open = Came::of_open_rows(open);
-        let hidden = table
-            .hidden_in(open)
-            .map_or(0, |hidden| hidden.rows().into());
-        came_open.rows = came_open.rows.saturating_sub(hidden);
-        open_rows += came_open.rows;
-        open_bytes += open.part.payload.len() as u64;
-        came.push(came_open);
-    }
-    let keys = match table.masks() {
+    let keys = match view.snapshot().masks() {
         None => view.key_range(),
-        Some(_) => keys_of_kept_rows(view, &list)?,
+        Some(_) => keys_of_kept_rows(view, &BlockList::read(view)?)?,
     };
-    let totals = table.trees().filter_map(|(_, tree)| tree.total());
-    let block_bytes: u64 = totals.map(|total| total.block_bytes).sum();
     Ok(TableStats {
-        rows: view.row_count(),
-        bytes: block_bytes + open_bytes,
-        blocks: total.map_or(0, |total| total.blocks),
-        fragments: list.fragments.len() as u64,
-        open_rows,
-        late_rows: late_rows(came),
+        rows: totals.rows,
+        bytes: totals.bytes,
+        blocks: totals.blocks,
+        fragments,
+        open_rows: totals.open_rows,
+        late_rows,
         min_key: keys.map(|KeyRange { first, .. }| first),
         max_key: keys.map(|KeyRange { last, .. }| last),
     })

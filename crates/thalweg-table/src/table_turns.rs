@@ -69,6 +69,11 @@ impl TurnOrNone<'_> {
         true
     }
 
+    /// Whether this has the turn: others may be waiting for it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Passes the turn on.
     pub(crate) fn pass_on(&mut self) {
         self.held = None;

@@ -58,6 +58,11 @@ impl<T> Turns<T> {
         !self.queue.lock().numbers.is_empty()
     }
 
+    /// Whether somebody waits for whoever has it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.queue.lock().numbers.len() > 1
+    }
+
     /// Waits for a turn; `None` if `go_on`, which is called while waiting, returns false.
     pub(crate) fn wait(&self, go_on: &dyn Fn() -> bool) -> Option<Turn<'_, T>> {
         let place = Place {

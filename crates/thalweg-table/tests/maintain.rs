@@ -371,6 +371,15 @@ fn a_call_ends_while_late_rows_keep_coming() {
 
 #[test]
 fn a_crash_at_any_call_loses_and_doubles_nothing() {
+    crash_at_any_call(Engine::maintain);
+}
+
+#[test]
+fn a_crash_at_any_call_of_jobs_loses_and_doubles_nothing() {
+    crash_at_any_call(Engine::run_jobs);
+}
+
+fn crash_at_any_call(maintain: fn(&Engine) -> thalweg_table::Result<Maintained>) {
     let sim = SimEnv::new(4);
     let engine = open(&sim);
     let filled = Filled::with_late_rows(&engine);
@@ -378,7 +387,7 @@ fn a_crash_at_any_call_loses_and_doubles_nothing() {
     engine.checkpoint().unwrap();
     let first = sim.calls() + 1;
     sim.record_states(true);
-    assert!(engine.maintain().unwrap().steps > 1);
+    assert!(maintain(&engine).unwrap().steps > 1);
     let last = sim.calls();
     let (mut images, mut late) = (0, Vec::new());
     for call in first..=last {

@@ -8,8 +8,8 @@ use thalweg_env::Env;
 use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::VerifyReport;
 use thalweg_table::{
-    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, Maintained, NewTable, Result,
-    Table,
+    CreateOptions, DatabaseView, Durability, Engine, EngineOptions, JobLimits, JobReport,
+    Maintained, MaintenanceMode, NewTable, Result, Table,
 };
 #[cfg(feature = "sql")]
 use {
@@ -89,6 +89,19 @@ impl DatabaseBuilder {
     /// To be set in both. Snapshots of the writing process itself keep their files for as long as they live.
     pub fn max_snapshot_age(mut self, age: Duration) -> Self {
         self.options.max_snapshot_age = age;
+        self
+    }
+
+    /// Whether late rows are put in order, short blocks joined and the room of deleted rows given back without being asked:
+    /// [`MaintenanceMode::Auto`] unless set.
+    pub fn maintenance(mut self, mode: MaintenanceMode) -> Self {
+        self.options.maintenance = mode;
+        self
+    }
+
+    /// How much of the machine that may take.
+    pub fn job_limits(mut self, limits: JobLimits) -> Self {
+        self.options.job_limits = limits;
         self
     }
 
@@ -268,6 +281,22 @@ impl Database {
     /// As there; tables before the one that failed are done.
     pub fn maintain(&self) -> Result<Maintained> {
         self.engine.maintain()
+    }
+
+    /// What jobs have done since the database was opened, by table and kind: the rows of `thalweg_jobs`.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed.
+    pub fn jobs(&self) -> Result<Vec<JobReport>> {
+        self.engine.jobs()
+    }
+
+    /// Pauses jobs, or lets them go on: what is maintained without being asked. One that is at work ends before its next block.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed.
+    pub fn pause_jobs(&self, is_paused: bool) -> Result<()> {
+        self.engine.pause_jobs(is_paused)
     }
 
     /// Flushes, writes a checkpoint, and releases the files; a database that was opened read-only keeps none any more for its views

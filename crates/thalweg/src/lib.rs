@@ -53,10 +53,11 @@ pub use thalweg_table::time::{
     TimeBound, key_box, key_range, key_to_text, order_keys, orders_rows,
 };
 pub use thalweg_table::{
-    AggregateRequest, AggregateResult, Appender, Bucket, ColumnRange, ColumnSummary, CreateOptions,
-    DatabaseView, Durability, Error, ErrorKind, Group, KeyRange, Layouts, Maintained, NewTable,
+    AggregateRequest, AggregateResult, Appender, BlockFacts, Bucket, ColumnRange, ColumnSummary,
+    CreateOptions, DatabaseView, Durability, Error, ErrorKind, FragmentFacts, Group, JobKind,
+    JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained, MaintenanceMode, NewTable,
     Result, Scan, ScanMetrics, ScanRequest, SummaryKind, SummaryOption, Table, TableDefinition,
-    TableStats, TableView, Value, ValueRange,
+    TableStats, TableTotals, TableView, Value, ValueRange,
 };
 
 #[cfg(feature = "sql")]

@@ -44,7 +44,7 @@ use crate::{files, opening};
 use job::Job;
 use source::Input;
 use std::path::{Path, PathBuf};
-use thalweg::{Database, Error, ErrorKind};
+use thalweg::{Database, Error, ErrorKind, MaintenanceMode};
 
 /// The outcome of an import.
 #[derive(Debug)]
@@ -95,6 +95,8 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
     let was_there = files::exists(&call.database);
     let db = Database::builder()
         .must_exist(!call.options.create)
+        // The import has the machine for itself; what it leaves is done by whoever keeps the database open.
+        .maintenance(MaintenanceMode::Manual)
         .open(&call.database)
         .map_err(|error| match error.kind() {
             ErrorKind::NotFound => no_database(&error),

@@ -62,6 +62,7 @@ def connect(
     memory_limit: int | None = None,
     sync_interval: _Length | None = None,
     max_snapshot_age: _Length | None = None,
+    maintenance: Literal["auto", "manual"] = "auto",
     writer: str | None = None,
 ) -> Database:
     """Opens the database in the directory `path`, making it if it is missing; ":memory:", or no path, is a new one in memory.
@@ -77,6 +78,8 @@ def connect(
     sync_interval: seconds within which "process" appends reach stable storage; 0.2 by default.
     max_snapshot_age: seconds for which files are kept for readers in other processes; 10 minutes by default. To be given
         where it is written and where it is read. Lengths of time may be text too, as "10 minutes", or a timedelta.
+    maintenance: "auto": late rows are put in order, short blocks joined and the room of deleted rows given back without being
+        asked; "manual": by Table.maintain() alone.
 
     >>> import thalweg
     >>> with thalweg.connect(":memory:") as db:

@@ -8,6 +8,7 @@
 
 mod definitions;
 mod limits;
+mod system_tables;
 mod times;
 
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};

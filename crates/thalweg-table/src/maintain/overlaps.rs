@@ -5,8 +5,11 @@
 //! that came before some of their blocks did are left alone.
 
 use crate::block_list::{BlockList, Place, end, runs, start};
+use crate::maintain::cost::cost;
+use crate::maintain::due::{DEEP_BLOCKS, Stage};
 use crate::range::KeyRange;
 use crate::table::TableView;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -17,8 +20,6 @@ use thalweg_kernel::{CommitNo, FileId};
 pub(super) const MOST_REMOVED: usize = 1 << 16;
 /// How much less a step takes after one that changed more of the index than one commit may.
 const SHRINKS: usize = 4;
-/// Encoded bytes that are as much work as a row, where rows are wide.
-const BYTES_PER_ROW: u64 = 64;
 /// Blocks that overlap in one place are merged with each other at once where they are no more than this part of a step: so most
 /// of what it writes lies in its range, and few blocks are open at a time.
 const CROWD_PART: u64 = 4;
@@ -71,6 +72,7 @@ pub(super) struct Search<'a> {
     size: StepSize,
     /// The cost of copying the blocks of each fragment, in rows.
     fragments: HashMap<FileId, u64>,
+    has_left_alone: Cell<bool>,
 }
 
 impl<'a> Search<'a> {
@@ -91,12 +93,17 @@ impl<'a> Search<'a> {
             open: open_parts(view),
             size,
             fragments,
+            has_left_alone: Cell::new(false),
         }
     }
 
     /// Ranges of keys in which blocks overlap, as many as one step takes, ascending, without a common key; and the first commits of
-    /// the blocks that are merged there.
-    pub(super) fn ranges_to_merge(&self, until: CommitNo) -> (Vec<KeyRange>, Commits) {
+    /// the blocks that are merged there. With a stage only where blocks are due in it.
+    pub(super) fn ranges_to_merge(
+        &self,
+        until: CommitNo,
+        stage: Option<Stage>,
+    ) -> (Vec<KeyRange>, Commits) {
         let all = CommitNo(0)..=until;
         let mut budget = self.size.rows;
         let mut removed = 0;
@@ -108,17 +115,30 @@ impl<'a> Search<'a> {
             }
             let blocks = &self.blocks[run];
             let most_work = self.size.rows / CROWD_PART;
-            if let Some(crowd) = Crowd::find(blocks, most_work) {
+            if let Some(crowd) = Crowd::find(blocks, cost, most_work) {
                 if !ranges.is_empty() {
                     break;
                 }
                 let commits = crowd.commits_to_merge(most_work);
-                if let Some(keys) = self.within_crowd(blocks, &crowd, &commits) {
+                let keys = self.within_crowd(blocks, &crowd, &commits);
+                let is_worth_it = |keys: &KeyRange| {
+                    let (work, copied) = self.work_and_copied(&self.merged_in(*keys, &commits));
+                    stage.is_none() || copied <= work
+                };
+                if let Some(keys) = keys.filter(is_worth_it) {
                     return (vec![keys], commits);
                 }
                 continue;
             }
-            let front = self.front_of_run(blocks, budget, self.size.blocks - removed);
+            let most_blocks = self.size.blocks - removed;
+            let Some(front) = self.first_due(blocks, stage, budget, most_blocks) else {
+                // Blocks that lie over many others are merged with each other.
+                if let Some((keys, commits)) = self.deep_part(blocks).filter(|_| ranges.is_empty())
+                {
+                    return (vec![keys], commits);
+                }
+                continue;
+            };
             if self.is_left_alone(&front, self.blocks) {
                 continue;
             }
@@ -165,7 +185,90 @@ impl<'a> Search<'a> {
     fn is_left_alone(&self, front: &Front, blocks: &[&Entry]) -> bool {
         // So many have one key: they are in order of arrival, and no commit could take them all out.
         let have_one_key = front.blocks > 4 * self.size.blocks;
-        have_one_key || waits_for_open_rows(&self.open, blocks, front.keys)
+        let waits = waits_for_open_rows(&self.open, blocks, front.keys);
+        self.has_left_alone
+            .set(self.has_left_alone.get() || (waits && !have_one_key));
+        have_one_key || waits
+    }
+
+    /// The first part of a run that is due, of about so much work: its front, where all is due that overlaps.
+    fn first_due(
+        &self,
+        mut blocks: &[&Entry],
+        stage: Option<Stage>,
+        most_work: u64,
+        most_blocks: usize,
+    ) -> Option<Front> {
+        let Some(stage) = stage else {
+            return Some(self.front_of_run(blocks, most_work, most_blocks));
+        };
+        while blocks.len() > 1 {
+            let mut most_work = most_work;
+            let (front, merged, work, copied) = loop {
+                let front = self.front_of_run(blocks, most_work, most_blocks);
+                let merged = self.merged_in(front.keys, &(CommitNo(0)..=CommitNo(u64::MAX)));
+                let (work, copied) = self.work_and_copied(&merged);
+                // More may be worth the copying.
+                if copied <= most_work || front.blocks == blocks.len() {
+                    break (front, merged, work, copied);
+                }
+                most_work = copied;
+            };
+            if stage.merges(&merged, work, copied) {
+                return Some(front);
+            }
+            blocks = &blocks[front.blocks.max(1)..];
+        }
+        None
+    }
+
+    /// The blocks that have keys in a range and are merged there.
+    fn merged_in(&self, keys: KeyRange, commits: &Commits) -> Vec<&'a Entry> {
+        let is_merged = |block: &&&Entry| {
+            let reaches_in = block.key_min <= keys.last && block.key_max >= keys.first;
+            reaches_in && commits.contains(&block.first_commit)
+        };
+        self.blocks.iter().filter(is_merged).copied().collect()
+    }
+
+    /// Blocks of a run that lie over one key with many others: commits that follow each other and are the least work, and the keys
+    /// that are merged of them.
+    fn deep_part(&self, blocks: &[&Entry]) -> Option<(KeyRange, Commits)> {
+        let crowd = Crowd::find(blocks, |_| 1, DEEP_BLOCKS - 1)?;
+        let works = crowd.commits.values().map(|(work, _)| *work);
+        let (all, largest): (u64, u64) = (works.clone().sum(), works.max()?);
+        let commits = crowd.commits_to_merge(all - largest);
+        let keys = self.within_crowd(blocks, &crowd, &commits)?;
+        let merged = self.merged_in(keys, &commits);
+        let (work, copied) = self.work_and_copied(&merged);
+        (copied <= work).then_some((keys, commits))
+    }
+
+    /// The cost of merging blocks, and of copying the others of their files.
+    fn work_and_copied(&self, blocks: &[&Entry]) -> (u64, u64) {
+        let costs = |of_fragments: bool| {
+            let is_in_fragment = |block: &&&Entry| self.fragments.contains_key(&block.address.file);
+            { blocks.iter() }
+                .filter(|block| !of_fragments || is_in_fragment(block))
+                .map(|block| cost(block))
+                .sum::<u64>()
+        };
+        let copied = self.cost_of_files(blocks).saturating_sub(costs(true));
+        (costs(false), copied)
+    }
+
+    /// The cost of copying all blocks of the fragments that some are in.
+    fn cost_of_files(&self, blocks: &[&Entry]) -> u64 {
+        let files = blocks.iter().map(|block| block.address.file);
+        let files: HashSet<FileId> = files.collect();
+        { files.iter() }
+            .filter_map(|file| self.fragments.get(file))
+            .sum()
+    }
+
+    /// Whether blocks that are due were left alone, because of open rows.
+    pub(super) fn has_left_alone(&self) -> bool {
+        self.has_left_alone.get()
     }
 
     /// The front of a run that is about so much work, or a part of the copying that goes with it.
@@ -173,14 +276,7 @@ impl<'a> Search<'a> {
         let mut most_work = most_work;
         loop {
             let front = front_of_run(blocks, most_work, most_blocks);
-            let files = blocks[..front.blocks]
-                .iter()
-                .map(|block| block.address.file);
-            let files: HashSet<FileId> = files.collect();
-            let copied: u64 = files
-                .iter()
-                .filter_map(|file| self.fragments.get(file))
-                .sum();
+            let copied = self.cost_of_files(&blocks[..front.blocks]);
             if front.blocks == blocks.len() || copied / COPIED_PER_ROW <= most_work {
                 return front;
             }
@@ -197,20 +293,20 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// The place of a run where the blocks that overlap are the most work, if that is more than `most_work`.
-    fn find(blocks: &[&Entry], most_work: u64) -> Option<Self> {
+    /// The place of a run where the blocks that overlap have the greatest weight, if that is more than `most`.
+    fn find(blocks: &[&Entry], weight: impl Fn(&Entry) -> u64, most: u64) -> Option<Self> {
         let mut here: BinaryHeap<Reverse<(Place, usize)>> = BinaryHeap::new();
-        let (mut work, mut greatest) = (0, most_work);
+        let (mut work, mut greatest) = (0, most);
         let mut place = None;
         for (at, block) in blocks.iter().enumerate() {
             while let Some(Reverse((_, gone))) =
                 here.peek().filter(|first| first.0.0 < start(block))
             {
-                work -= cost(blocks[*gone]);
+                work -= weight(blocks[*gone]);
                 here.pop();
             }
             here.push(Reverse((end(block), at)));
-            work += cost(block);
+            work += weight(block);
             if work > greatest {
                 (greatest, place) = (work, Some(start(block)));
             }
@@ -270,11 +366,6 @@ impl Crowd {
 /// blocks is one.
 pub(super) fn is_old(block: &Entry, until: CommitNo) -> bool {
     block.first_commit <= until
-}
-
-/// The cost of writing a block anew, in rows.
-pub(super) fn cost(block: &Entry) -> u64 {
-    block.rows.max(block.block_bytes / BYTES_PER_ROW)
 }
 
 /// The front of a run.

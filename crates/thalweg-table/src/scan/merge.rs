@@ -3,6 +3,7 @@
 //! Invariants: within a piece rows of equal keys are in order of arrival already, and no other piece has rows that arrived
 //! between two of its rows with the same key. So (key, arrival of the piece) orders the rows of different pieces.
 
+use crate::arrival::Arrival;
 use crate::order::gallop;
 use arrow_array::{RecordBatch, RecordBatchOptions, make_array};
 use arrow_buffer::ScalarBuffer;
@@ -11,14 +12,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use thalweg_kernel::{CommitNo, Error, ErrorKind, Result};
-
-/// When rows came, compared with other rows of their table: the commit, then the place in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Arrival {
-    pub(crate) commit: CommitNo,
-    pub(crate) ordinal: u32,
-}
+use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Rows in key order.
 #[derive(Clone, Debug)]
@@ -147,7 +141,7 @@ pub(crate) mod test_rows {
                 keys: keys.into(),
                 batch,
                 arrival: Arrival {
-                    commit: CommitNo(commit),
+                    commit: thalweg_kernel::CommitNo(commit),
                     ordinal: 0,
                 },
             }

@@ -5,9 +5,10 @@
 //! precedes everything after it and follows everything before it: its rows pass through untouched, without their keys
 //! being known. Memory is bounded by the rows of the sources that overlap at one key and those decoded ahead.
 
+use crate::arrival::Arrival;
 use crate::pool::{Pool, Ticket};
 use crate::scan::BatchSource;
-use crate::scan::merge::{Arrival, Sorted, merge};
+use crate::scan::merge::{Sorted, merge};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use std::collections::VecDeque;

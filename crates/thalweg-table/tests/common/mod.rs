@@ -73,6 +73,7 @@ pub(crate) enum Operation {
     Flush,
     Checkpoint,
     Maintain,
+    Jobs,
     Reopen,
     Keep,
     CheckKept,
@@ -131,6 +132,7 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
         1 => Just(Operation::Flush),
         1 => Just(Operation::Checkpoint),
         1 => Just(Operation::Maintain),
+        1 => Just(Operation::Jobs),
         1 => Just(Operation::Reopen),
         1 => Just(Operation::Keep),
         1 => Just(Operation::CheckKept),
@@ -151,6 +153,7 @@ pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<
             .prop_map(|(from, to, one_in, whole)| Operation::Delete { from, to, one_in, whole }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::DeleteRange { from, to }),
         1 => Just(Operation::Maintain),
+        1 => Just(Operation::Jobs),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::Pruned { from, to }),
         1 => Just(Operation::Addresses),
     ];
@@ -387,6 +390,12 @@ impl Trial {
                 let hidden = masks.map_or(0, |masks| masks.rows());
                 assert!(5 * hidden <= stored, "{hidden} of {stored} are deleted");
                 assert_eq!(self.engine.maintain().unwrap(), Maintained::default());
+            }
+            Operation::Jobs => {
+                self.engine.run_jobs().unwrap();
+                let view = self.table.view().unwrap();
+                check_scan(&view, &self.model, &ScanRequest::default());
+                assert_eq!(self.engine.run_jobs().unwrap(), Maintained::default());
             }
             Operation::Reopen => {
                 self.kept.clear();

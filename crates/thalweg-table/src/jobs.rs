@@ -1,0 +1,765 @@
+//! Jobs: what a database does for its tables without being asked, on one thread of its own.
+//!
+//! Invariants
+//! - A job is a step of maintenance, which is stored whole or not at all; one that is stopped, paused or killed leaves a table as its
+//!   last step has left it.
+//! - Whoever waits for an answer comes first: a step ends for a call that maintains a table, work is followed by rest ([`pace`]), and a
+//!   job that rests holds nothing that appends, queries or deletions wait for. A step that rests keeps the files of its view.
+//! - Of the tables that may have something to do the one with the most urgent kind comes first ([`JobKind::BY_PRIORITY`]), which is taken
+//!   for that of tables of which it is not known; of one kind the one that has waited longest.
+//! - A table is looked at when it has changed, when its rows have settled ([`SETTLES_AFTER`]) and when they have lain for long
+//!   ([`LIES_LONG_AFTER`]), and then no more. Looks count as work.
+//! - What fails is tried again later and later; other tables do not wait for it.
+//!
+//! Rejected: a thread for each kind, which would share one budget by a lock; jobs at the end of the appends that make them
+//! due, which would take the time of whoever appends.
+
+pub(crate) mod board;
+pub(crate) mod pace;
+
+use crate::engine::Engine;
+use crate::jobs::board::{Board, JobKind, JobReport, JobState, JobThread, MaintenanceMode};
+use crate::jobs::pace::{Budget, Pace, Unlimited};
+use crate::maintain::due::Due;
+use crate::maintain::{Work, put_in_order};
+use crate::table::{Maintained, Table};
+use crate::unlisted::is_unlisted;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_env::{Clock, Env, Panicked};
+use thalweg_kernel::index::Entry;
+use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, Snapshot, TableId, TableSnapshot};
+
+/// How often the tables are looked at while commits come; longer and longer while none does.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+const MOST_PAUSE: Duration = Duration::from_secs(10);
+/// Rows have settled after this time, and lain for long after that: see [`Due`].
+const SETTLES_AFTER: Duration = Duration::from_secs(30);
+const LIES_LONG_AFTER: Duration = Duration::from_secs(3_600);
+/// After this time of work it is looked which tables have changed since.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// The newest commits of so many times are kept.
+const KEPT_COMMITS: usize = 256;
+/// A job that has failed is tried again after this time, after twice as long the next time, and so on up to `MOST_RETRY`.
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+const MOST_RETRY: Duration = Duration::from_secs(3_600);
+/// How often a job that rests asks whether somebody waits for it.
+const ASKS_EACH: Duration = Duration::from_millis(10);
+
+impl Engine {
+    /// Starts the thread of the jobs, if tables are to be maintained without being asked. On a machine that cannot start one more
+    /// thread they are not, as without a thread of the pool rows are decoded where they are asked for.
+    pub(crate) fn with_jobs(self, env: &Env) -> Self {
+        let options = self.options();
+        let is_auto = options.maintenance == MaintenanceMode::Auto;
+        if !is_auto || !options.background || !self.kernel().is_writer() {
+            return self;
+        }
+        let Ok(opened_at) = self.newest().map(|newest| newest.commit()) else {
+            return self;
+        };
+        let board = Arc::clone(self.board());
+        let (own_engine, own_env, own_board) = (self.share(), env.clone(), Arc::clone(&board));
+        let run = move || {
+            let clock = own_env.clock().as_ref();
+            Runner::new(&own_engine, &own_board, clock, opened_at).run();
+        };
+        match env.spawner().spawn("thalweg-jobs", Box::new(run)) {
+            Ok(thread) => self.with_job_thread(JobThread::new(board, thread, env.owner())),
+            Err(_) => self,
+        }
+    }
+
+    /// What jobs have done since the database was opened, by table and kind.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is closed.
+    pub fn jobs(&self) -> Result<Vec<JobReport>> {
+        self.closed().check()?;
+        Ok(self.board().reports())
+    }
+
+    /// Pauses jobs, or lets them go on. One that is at work ends before its next block, and what it had not committed is done again.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed.
+    pub fn pause_jobs(&self, is_paused: bool) -> Result<()> {
+        self.closed().check()?;
+        self.board().pause(is_paused);
+        Ok(())
+    }
+
+    /// Does in this thread, without rests, what the thread of the jobs would do in the end if nothing came any more. For databases
+    /// without threads of their own.
+    ///
+    /// # Errors
+    /// As [`crate::Table::maintain`]; what was done before stays so.
+    pub fn run_jobs(&self) -> Result<Maintained> {
+        let newest = self.newest()?;
+        let due = Due {
+            settled: newest.commit(),
+            long_settled: newest.commit(),
+        };
+        let listed = newest.tables().filter(|table| !is_unlisted(&table.name));
+        let tables = listed.map(|table| Table::new(self.clone(), &table));
+        let tables = tables.collect::<Result<Vec<_>>>()?;
+        // It would keep the files that are written anew.
+        drop(newest);
+        let mut done = Maintained::default();
+        for table in &tables {
+            loop {
+                match put_in_order(table, &Work::of_job(due, &Unlimited), &|| true) {
+                    Ok(ran) if ran.steps == 0 => break,
+                    Ok(ran) => {
+                        done.steps += ran.steps;
+                        done.rows += ran.rows;
+                    }
+                    Err(e) if e.kind() == ErrorKind::NotFound => break,
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// What changes when there may be something to do for a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    rows: u64,
+    blocks: u64,
+    block_bytes: u64,
+    commit: CommitNo,
+    hidden_open_rows: u64,
+}
+
+impl Mark {
+    fn of(table: &TableSnapshot) -> Self {
+        let total = table.tree.total();
+        let of_total = |of: fn(&Entry) -> u64| total.map_or(0, of);
+        Self {
+            rows: table.rows_in_blocks(),
+            blocks: of_total(|total| total.blocks),
+            block_bytes: of_total(|total| total.block_bytes),
+            commit: total.map_or(CommitNo(0), |total| total.commit_max),
+            hidden_open_rows: table.hidden_open_rows(),
+        }
+    }
+}
+
+/// What the runner knows of a table.
+struct Known {
+    mark: Mark,
+    /// The newest commit when the mark was taken.
+    changed_at: CommitNo,
+    /// Of the stages that its rows go through, as many as it was looked at in since it has changed: fresh, settled, long settled.
+    looks: u8,
+    /// The kind of its last step, if there may be more of it.
+    kind: Option<JobKind>,
+    /// When it was last worked for.
+    worked_ns: u64,
+    /// Not to be looked at sooner.
+    not_before_ns: u64,
+    failures: u32,
+}
+
+impl Known {
+    /// The stage that its rows have reached.
+    fn stage(&self, due: &Due) -> u8 {
+        1 + u8::from(self.changed_at <= due.settled) + u8::from(self.changed_at <= due.long_settled)
+    }
+}
+
+/// Does the jobs of a database.
+struct Runner<'a> {
+    engine: &'a Engine,
+    board: &'a Board,
+    clock: &'a dyn Clock,
+    budget: Budget<'a>,
+    /// The newest commit when the database was opened.
+    opened_at: CommitNo,
+    known: HashMap<TableId, Known>,
+    /// The newest commits at some times, oldest first.
+    commits: VecDeque<(u64, CommitNo)>,
+}
+
+/// How a look at all tables has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Looked {
+    /// There was nothing to do.
+    Idle,
+    /// All is done that was due.
+    Worked,
+    /// There is more to do.
+    HasMore,
+}
+
+/// How a look at a table has ended.
+enum Ran {
+    /// With a step.
+    Step,
+    /// There is nothing to do.
+    Nothing,
+    /// Somebody else needs what it holds, or jobs were stopped or paused.
+    Interrupted,
+    Failed(Error),
+    /// The table was dropped.
+    Gone,
+}
+
+impl<'a> Runner<'a> {
+    fn new(
+        engine: &'a Engine,
+        board: &'a Board,
+        clock: &'a dyn Clock,
+        opened_at: CommitNo,
+    ) -> Self {
+        Self {
+            engine,
+            board,
+            clock,
+            opened_at,
+            budget: Budget::new(clock, engine.options().job_limits),
+            known: HashMap::new(),
+            commits: VecDeque::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        let mut pause = LEAST_PAUSE;
+        let mut last_commit = None;
+        while !self.board.is_stopping() {
+            self.board.sleep(pause);
+            if !self.board.goes_on() {
+                pause = LEAST_PAUSE;
+                continue;
+            }
+            let Ok(newest) = self.engine.newest() else {
+                // It was closed, or its directory is gone.
+                pause = MOST_PAUSE;
+                continue;
+            };
+            let has_changed = last_commit.replace(newest.commit()) != Some(newest.commit());
+            pause = match self.look(newest, has_changed) {
+                Looked::HasMore => Duration::ZERO,
+                Looked::Idle if !has_changed => (pause * 2).clamp(LEAST_PAUSE, MOST_PAUSE),
+                Looked::Idle | Looked::Worked => LEAST_PAUSE,
+            };
+        }
+    }
+
+    /// Does what is due, for some seconds.
+    fn look(&mut self, newest: Snapshot, has_changed: bool) -> Looked {
+        let began = self.clock.monotonic_ns();
+        let due = self.note_commit(began, newest.commit());
+        if has_changed {
+            self.note_changes(&newest);
+            self.board.retain(|table| newest.table(table).is_some());
+        }
+        // It would keep the files that are written anew.
+        drop(newest);
+        self.budget.begins();
+        let mut has_worked = false;
+        while self.board.goes_on() && self.clock.monotonic_ns() - began < nanos(LOOKS_AGAIN_AFTER) {
+            let Some(table) = self.most_urgent(&due) else {
+                return match has_worked {
+                    true => Looked::Worked,
+                    false => Looked::Idle,
+                };
+            };
+            let (ran, kind) = self.step(table, due);
+            has_worked |= matches!(ran, Ran::Step);
+            self.note_end(table, ran, kind, &due);
+        }
+        Looked::HasMore
+    }
+
+    /// The table to look at next.
+    fn most_urgent(&self, due: &Due) -> Option<TableId> {
+        let now = self.clock.monotonic_ns();
+        let is_due = |known: &Known| known.looks < known.stage(due) && known.not_before_ns <= now;
+        let due = self.known.iter().filter(|(_, known)| is_due(known));
+        // One of which no kind is known may have the most urgent one.
+        let kind = |known: &Known| known.kind.unwrap_or(JobKind::LateRows);
+        due.min_by_key(|(table, known)| (kind(known), known.worked_ns, **table))
+            .map(|(table, _)| *table)
+    }
+
+    fn note_end(&mut self, table: TableId, ran: Ran, kind: Option<JobKind>, due: &Due) {
+        let now = self.clock.monotonic_ns();
+        let Some(known) = self.known.get_mut(&table) else {
+            return;
+        };
+        known.worked_ns = now;
+        match ran {
+            Ran::Step => (known.kind, known.failures) = (kind, 0),
+            Ran::Nothing => {
+                known.looks = known.stage(due);
+                (known.kind, known.failures) = (None, 0);
+            }
+            Ran::Interrupted => known.not_before_ns = now + nanos(LEAST_PAUSE),
+            Ran::Failed(_) => {
+                let time = FIRST_RETRY * (1 << known.failures.min(16));
+                known.failures = known.failures.saturating_add(1);
+                known.not_before_ns = now + nanos(time.min(MOST_RETRY));
+            }
+            Ran::Gone => _ = self.known.remove(&table),
+        }
+    }
+
+    /// Notes the newest commit, and returns which ones are old by now.
+    fn note_commit(&mut self, now: u64, newest: CommitNo) -> Due {
+        let is_same = self
+            .commits
+            .back()
+            .is_some_and(|(_, commit)| *commit == newest);
+        if !is_same {
+            self.commits.push_back((now, newest));
+        }
+        let last_before = |age: Duration| {
+            let at_most = now.checked_sub(nanos(age))?;
+            let commits = self.commits.iter().rev();
+            let mut old = commits.skip_while(|(at, _)| *at > at_most);
+            old.next().map(|(_, commit)| *commit)
+        };
+        let due = Due {
+            settled: last_before(SETTLES_AFTER).unwrap_or(CommitNo(0)),
+            long_settled: last_before(LIES_LONG_AFTER).unwrap_or(CommitNo(0)),
+        };
+        if self.commits.len() > KEPT_COMMITS {
+            self.forget_a_commit(now);
+        }
+        due
+    }
+
+    /// Forgets one of the commits: of those that lie close together in time, compared with their age.
+    fn forget_a_commit(&mut self, now: u64) {
+        let closeness = |at: usize| {
+            let ((before, _), (after, _)) = (self.commits[at - 1], self.commits[at + 1]);
+            (after - before) as f64 / (now - before).max(1) as f64
+        };
+        let places = 1..self.commits.len() - 1;
+        if let Some(at) = places.min_by(|a, b| closeness(*a).total_cmp(&closeness(*b))) {
+            self.commits.remove(at);
+        }
+    }
+
+    fn note_changes(&mut self, newest: &Snapshot) {
+        let commit = newest.commit();
+        self.known.retain(|table, _| newest.table(*table).is_some());
+        for table in newest.tables() {
+            let mark = Mark::of(&table);
+            if let Some(known) = self.known.get_mut(&table.id) {
+                if known.mark != mark {
+                    (known.mark, known.changed_at, known.looks) = (mark, commit, 0);
+                    known.kind = None;
+                }
+                continue;
+            }
+            if is_unlisted(&table.name) {
+                continue;
+            }
+            let known = Known {
+                mark,
+                changed_at: commit,
+                // What an earlier process has left can wait until it has settled.
+                looks: u8::from(mark.commit <= self.opened_at),
+                kind: None,
+                worked_ns: 0,
+                not_before_ns: 0,
+                failures: 0,
+            };
+            self.known.insert(table.id, known);
+        }
+    }
+
+    /// Does a step for a table. Returns how it ended, and of what kind it was.
+    fn step(&self, id: TableId, due: Due) -> (Ran, Option<JobKind>) {
+        let newest = self.engine.newest();
+        let Some(snapshot) = newest.ok().and_then(|newest| newest.table(id)) else {
+            return (Ran::Gone, None);
+        };
+        let name = Arc::clone(&snapshot.name);
+        let table = Table::new(self.engine.share(), &snapshot);
+        // It would keep the files that are written anew.
+        drop(snapshot);
+        let job = RunningJob {
+            runner: self,
+            table: id,
+            name,
+            kind: Cell::new(None),
+            was_stopped: Cell::new(false),
+            began_ns: self.clock.monotonic_ns(),
+        };
+        let ended = table.and_then(|table| {
+            let work = Work::of_job(due, &job);
+            let step = || put_in_order(&table, &work, &|| job.goes_on());
+            catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+                let what = Panicked::from_payload(&*panic);
+                Err(Error::new(ErrorKind::Unavailable, what.to_string()))
+            })
+        });
+        let is_gone = || {
+            let newest = self.engine.newest();
+            newest.is_ok_and(|newest| newest.table(id).is_none())
+        };
+        let ran = match ended {
+            Ok(done) if done.steps > 0 => Ran::Step,
+            Ok(_) => Ran::Nothing,
+            Err(_) if is_gone() => Ran::Gone,
+            Err(_) if job.was_stopped.get() || self.engine.closed().check().is_err() => {
+                Ran::Interrupted
+            }
+            Err(e) => Ran::Failed(e),
+        };
+        job.report_end(&ran);
+        // Without the view of the step.
+        job.rest();
+        (ran, job.kind.get())
+    }
+
+    /// Notes what others have committed, beside so many commits of jobs.
+    fn note_load(&self, own_commits: u64) {
+        if let Ok(newest) = self.engine.newest() {
+            self.budget.note_commit(newest.commit(), own_commits);
+        }
+    }
+}
+
+/// A step that is planned or run.
+struct RunningJob<'a> {
+    runner: &'a Runner<'a>,
+    table: TableId,
+    name: Arc<str>,
+    /// Why the step is taken, once that is known.
+    kind: Cell<Option<JobKind>>,
+    /// It was told not to go on.
+    was_stopped: Cell<bool>,
+    began_ns: u64,
+}
+
+impl RunningJob<'_> {
+    fn goes_on(&self) -> bool {
+        let maintenance = self.runner.engine.maintenance();
+        let goes_on = self.runner.board.goes_on() && !maintenance.is_waited_for();
+        self.was_stopped.set(self.was_stopped.get() || !goes_on);
+        goes_on
+    }
+
+    fn report(&self, change: impl FnOnce(&mut JobReport)) {
+        if let Some(kind) = self.kind.get() {
+            self.runner
+                .board
+                .report(self.table, &self.name, kind, change);
+        }
+    }
+
+    fn report_end(&self, ran: &Ran) {
+        let state = match ran {
+            Ran::Step | Ran::Nothing | Ran::Gone => JobState::Done,
+            Ran::Interrupted => JobState::Interrupted,
+            Ran::Failed(_) => JobState::Failed,
+        };
+        let took_ns = self
+            .runner
+            .clock
+            .monotonic_ns()
+            .saturating_sub(self.began_ns);
+        self.report(|report| {
+            report.state = state;
+            report.took += Duration::from_nanos(took_ns);
+        });
+        match ran {
+            // Planning has failed: no kind is known.
+            Ran::Failed(error) => {
+                let kind = self.kind.get().unwrap_or(JobKind::LateRows);
+                self.runner
+                    .board
+                    .report(self.table, &self.name, kind, |report| {
+                        (report.state, report.error) = (state, Some(error.to_string()));
+                    });
+            }
+            Ran::Nothing => self.runner.board.nothing_left(self.table),
+            _ => {}
+        }
+    }
+}
+
+impl Pace for RunningJob<'_> {
+    fn begins(&self, kind: JobKind) {
+        self.kind.set(Some(kind));
+        let began_unix_ns = self.runner.clock.wall_ns();
+        self.report(|report| {
+            (report.state, report.error) = (JobState::Running, None);
+            report.began_unix_ns = began_unix_ns;
+        });
+    }
+
+    fn wrote(&self, bytes: u64) {
+        self.runner.budget.wrote(bytes);
+        self.report(|report| report.bytes += bytes);
+    }
+
+    fn stepped(&self, rows: u64) {
+        // Its own commit is no load.
+        self.runner.note_load(1);
+        self.report(|report| {
+            report.steps += 1;
+            report.rows += rows;
+        });
+    }
+
+    fn rest(&self) {
+        let runner = self.runner;
+        runner.note_load(0);
+        let Some(rest) = runner.budget.rest_due() else {
+            return;
+        };
+        let until = runner.clock.monotonic_ns().saturating_add(nanos(rest));
+        while self.goes_on() {
+            let left = until.saturating_sub(runner.clock.monotonic_ns());
+            if left == 0 {
+                break;
+            }
+            runner
+                .board
+                .sleep(Duration::from_nanos(left).min(ASKS_EACH));
+        }
+        runner.budget.rested();
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, EngineOptions};
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow_schema::{DataType, Field, Schema};
+    use std::path::Path;
+    use thalweg_env::sim::SimEnv;
+
+    /// A database of which each look of the runner is called for, at times of a clock that stands still otherwise.
+    struct Database {
+        sim: SimEnv,
+        engine: Engine,
+        table: Table,
+        board: Board,
+    }
+
+    impl Database {
+        fn new() -> Self {
+            Self::with_limits(crate::AppendLimits {
+                raw_bytes: 1,
+                ..crate::AppendLimits::default()
+            })
+        }
+
+        fn with_limits(append_limits: crate::AppendLimits) -> Self {
+            let sim = SimEnv::new(4);
+            sim.set_tick_ns(0);
+            let options = EngineOptions {
+                background: false,
+                append_limits,
+                ..EngineOptions::default()
+            };
+            let engine = Engine::open(sim.env(), Path::new("/db"), options).unwrap();
+            let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+            let options = CreateOptions::stream("ts").with("block_rows", 1_024);
+            let table = engine.create_table("t", &schema, &options).unwrap();
+            Self {
+                sim,
+                engine,
+                table,
+                board: Board::default(),
+            }
+        }
+
+        /// One that begins now.
+        fn runner<'a>(&'a self, env: &'a Env) -> Runner<'a> {
+            let opened_at = self.engine.newest().unwrap().commit();
+            Runner::new(&self.engine, &self.board, env.clock().as_ref(), opened_at)
+        }
+
+        fn append(&self, times: impl Iterator<Item = i64>) {
+            let times: ArrayRef = Arc::new(Int64Array::from_iter_values(times));
+            let batch = RecordBatch::try_new(self.table.schema(), vec![times]).unwrap();
+            self.table.append([Ok(batch)], None).unwrap();
+        }
+
+        /// Lets so many seconds pass, with a look in each.
+        fn looks(&self, runner: &mut Runner<'_>, seconds: u64) {
+            for _ in 0..seconds {
+                self.sim.advance(Duration::from_secs(1));
+                runner.look(self.engine.newest().unwrap(), true);
+            }
+        }
+
+        fn late_rows(&self) -> u64 {
+            self.table.stats().unwrap().late_rows
+        }
+
+        /// How often the bytes of the table were written anew.
+        fn rewritten(&self) -> f64 {
+            let reports = self.board.reports();
+            let written: u64 = reports.iter().map(|report| report.bytes).sum();
+            written as f64 / self.table.stats().unwrap().bytes as f64
+        }
+    }
+
+    /// A row is written anew about as often as its file doubles in size, however rows arrive.
+    #[test]
+    fn little_is_written_anew_for_each_row_however_rows_arrive() {
+        let arrivals: [fn(i64) -> Vec<i64>; 4] = [
+            // Each block begins a little before the last one ends.
+            |round| (round * 1_000 - 3..round * 1_000 + 1_000).collect(),
+            // One row is far ahead of its time.
+            |round| {
+                { (round * 1_000..round * 1_000 + 1_000).chain((round == 0).then_some(1 << 60)) }
+                    .collect()
+            },
+            // A few rows at a time.
+            |round| (round * 10..round * 10 + 10).collect(),
+            // A few rows are late by much.
+            |round| {
+                { (round * 1_000..round * 1_000 + 1_000).chain((0..9).map(|at| at * round * 100)) }
+                    .collect()
+            },
+        ];
+        let arrivals = arrivals.iter().enumerate();
+        for ((number, times), seconds) in arrivals.flat_map(|of| [(of, 1), (of, 40)]) {
+            let db = Database::new();
+            let env = db.sim.env();
+            let mut runner = db.runner(&env);
+            db.looks(&mut runner, 1);
+            for round in 0..400 {
+                db.append(times(round).into_iter());
+                db.sim.advance(Duration::from_secs(seconds - 1));
+                db.looks(&mut runner, 1);
+            }
+            db.looks(&mut runner, 60);
+            let (rewritten, case) = (
+                db.rewritten(),
+                format!("arrivals {number} each {seconds} s"),
+            );
+            assert!(rewritten < 13.0, "{case}: written {rewritten:.1} times");
+            // After an hour no more is left than what would not be worth it.
+            db.sim.advance(LIES_LONG_AFTER);
+            db.looks(&mut runner, 60);
+            let stats = db.table.stats().unwrap();
+            assert!(stats.late_rows * 10_000 <= stats.rows, "{case}: {stats:?}");
+            assert!(
+                stats.blocks < 2 * stats.rows / 1_024 + 12,
+                "{case}: {stats:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn small_files_become_one() {
+        let db = Database::with_limits(crate::AppendLimits {
+            raw_bytes: 1,
+            group_bytes: 1,
+            ..crate::AppendLimits::default()
+        });
+        let env = db.sim.env();
+        let mut runner = db.runner(&env);
+        db.looks(&mut runner, 1);
+        for round in 0..100 {
+            db.append(round * 1_024..(round + 1) * 1_024);
+        }
+        assert_eq!(db.table.stats().unwrap().fragments, 100);
+        db.looks(&mut runner, 60);
+        let stats = db.table.stats().unwrap();
+        assert!(stats.fragments < 8 && stats.blocks == 100, "{stats:?}");
+        let rewritten = db.rewritten();
+        assert!(rewritten < 2.0, "written {rewritten:.1} times");
+    }
+
+    #[test]
+    fn what_is_due_is_done_at_the_next_look_and_the_rest_once_it_has_settled() {
+        let db = Database::new();
+        let env = db.sim.env();
+        let mut runner = db.runner(&env);
+        db.looks(&mut runner, 1);
+        db.append(0..1_000);
+        db.append((0..100).map(|at| at * 10));
+        assert_eq!(db.late_rows(), 100);
+        db.looks(&mut runner, 2);
+        assert_eq!(db.late_rows(), 0);
+        db.append(20_000..21_000);
+        db.append((0..20).map(|at| 20_000 + at * 10));
+        db.looks(&mut runner, 20);
+        assert_eq!(db.late_rows(), 20, "few, and not settled");
+        db.looks(&mut runner, 12);
+        assert_eq!(db.late_rows(), 0);
+        let [late, ..] = &db.board.reports()[..] else {
+            panic!("nothing reported");
+        };
+        assert_eq!((late.kind, late.state), (JobKind::LateRows, JobState::Done));
+        assert_eq!((&*late.table, late.steps), ("t", 2));
+        assert!(late.rows >= 1_100 && late.bytes > 0 && late.error.is_none());
+        db.engine.drop_table("t").unwrap();
+        db.looks(&mut runner, 1);
+        assert!(db.board.reports().is_empty());
+    }
+
+    #[test]
+    fn tables_that_were_there_at_the_opening_wait_until_they_have_settled() {
+        let db = Database::new();
+        db.append(0..1_000);
+        db.append((0..100).map(|at| at * 10));
+        let env = db.sim.env();
+        let mut runner = db.runner(&env);
+        db.looks(&mut runner, 30);
+        assert_eq!(db.late_rows(), 100);
+        db.looks(&mut runner, 2);
+        assert_eq!(db.late_rows(), 0);
+    }
+
+    #[test]
+    fn nothing_is_done_while_jobs_are_paused() {
+        let db = Database::new();
+        let env = db.sim.env();
+        let mut runner = db.runner(&env);
+        db.looks(&mut runner, 1);
+        db.append(0..1_000);
+        db.append((0..100).map(|at| at * 10));
+        db.board.pause(true);
+        db.looks(&mut runner, 60);
+        assert_eq!(db.late_rows(), 100);
+        db.board.pause(false);
+        db.looks(&mut runner, 2);
+        assert_eq!(db.late_rows(), 0);
+    }
+
+    #[test]
+    fn what_fails_is_reported_and_tried_again_later() {
+        use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule};
+        let db = Database::new();
+        let env = db.sim.env();
+        let mut runner = db.runner(&env);
+        db.looks(&mut runner, 1);
+        db.append(0..1_000);
+        db.append((0..100).map(|at| at * 10));
+        let full =
+            FaultRule::new(Fault::Error(Errno::NOSPC)).on(&[CallKind::Write, CallKind::Allocate]);
+        db.sim
+            .set_plan(FaultPlan::none().rule(full.path_suffix(".frag")));
+        db.looks(&mut runner, 2);
+        let state = |db: &Database| db.board.reports().first().map(|report| report.state);
+        assert_eq!((db.late_rows(), state(&db)), (100, Some(JobState::Failed)));
+        assert!(db.board.reports()[0].error.is_some());
+        db.sim.set_plan(FaultPlan::none());
+        db.looks(&mut runner, 20);
+        assert_eq!(db.late_rows(), 100);
+        db.looks(&mut runner, 20);
+        assert_eq!((db.late_rows(), state(&db)), (0, Some(JobState::Done)));
+    }
+}

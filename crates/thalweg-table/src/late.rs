@@ -1,0 +1,243 @@
+//! Which rows of a table came late.
+//!
+//! Invariants: rows of a block are late if blocks with keys around its own had come before; rows that are in no block yet, if any
+//! larger key had. What comes after the last arrival so far is added without looking at what was added before again.
+
+use crate::arrival::{Arrival, arrival};
+use std::collections::BTreeMap;
+use thalweg_kernel::OpenRows;
+use thalweg_kernel::index::Entry;
+
+/// Rows that came together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub(crate) keys: (i64, i64),
+    pub(crate) arrival: Arrival,
+    pub(crate) rows: u64,
+    /// In a block by now.
+    pub(crate) in_block: bool,
+}
+
+impl Came {
+    /// The rows of a block, deleted ones too.
+    pub(crate) fn of_block(block: &Entry) -> Self {
+        Self {
+            keys: (block.key_min, block.key_max),
+            arrival: arrival(block),
+            rows: block.rows,
+            in_block: true,
+        }
+    }
+
+    /// Rows of one commit that are in no block yet.
+    pub(crate) fn of_open_rows(open: &OpenRows) -> Self {
+        Self {
+            keys: (open.part.key_min, open.part.key_max),
+            arrival: Arrival {
+                commit: open.commit,
+                ordinal: 0,
+            },
+            rows: open.part.rows.into(),
+            in_block: false,
+        }
+    }
+}
+
+/// Counts late rows, of blocks that are added in the order of their arrival.
+#[derive(Debug, Default)]
+pub(crate) struct LateRows {
+    earlier: Keys,
+    /// The arrivals that have raised the largest key, and what it was from then on.
+    high_keys: Vec<(Arrival, i64)>,
+    last: Option<Arrival>,
+    rows: u64,
+}
+
+impl LateRows {
+    /// Adds the rows of a block, which came after all others.
+    pub(crate) fn add(&mut self, came: &Came) {
+        if self.earlier.add(came.keys) {
+            self.rows += came.rows;
+        }
+        let (_, last) = came.keys;
+        if self.high_keys.last().is_none_or(|(_, high)| *high < last) {
+            self.high_keys.push((came.arrival, last));
+        }
+        self.last = self.last.max(Some(came.arrival));
+    }
+
+    /// When the last of these rows came.
+    pub(crate) fn last_arrival(&self) -> Option<Arrival> {
+        self.last
+    }
+
+    /// The late rows of the blocks, and those of open rows, which are given in the order of their arrival.
+    pub(crate) fn with_open_rows(&self, open: impl IntoIterator<Item = Came>) -> u64 {
+        let mut rows = self.rows;
+        let mut high_key_of_open = i64::MIN;
+        for came in open {
+            let (first, last) = came.keys;
+            let before = self
+                .high_keys
+                .partition_point(|(arrival, _)| *arrival < came.arrival);
+            let high_key = before
+                .checked_sub(1)
+                .map_or(i64::MIN, |at| self.high_keys[at].1);
+            if first < high_key.max(high_key_of_open) {
+                rows += came.rows;
+            }
+            high_key_of_open = high_key_of_open.max(last);
+        }
+        rows
+    }
+}
+
+/// The late rows of what came, in any order.
+pub(crate) fn late_rows(mut came: Vec<Came>) -> u64 {
+    came.sort_unstable_by_key(|came| came.arrival);
+    let mut late = LateRows::default();
+    let (blocks, open): (Vec<Came>, Vec<Came>) = came.into_iter().partition(|came| came.in_block);
+    blocks.iter().for_each(|came| late.add(came));
+    late.with_open_rows(open)
+}
+
+/// About how many rows of blocks came late, in any order: of each block as large a part as of its range of keys blocks had come
+/// before for.
+pub(crate) fn overlapping_rows(mut came: Vec<Came>) -> u64 {
+    came.sort_unstable_by_key(|came| came.arrival);
+    let mut earlier = Keys::default();
+    let late = came.iter().map(|came| {
+        let (first, last) = came.keys;
+        let part = earlier.part_of(came.keys);
+        let reaches_in = earlier.add(came.keys);
+        match last.abs_diff(first) {
+            0 if reaches_in => came.rows,
+            0 => 0,
+            width => {
+                let rows = u128::from(came.rows) * u128::from(part) / u128::from(width);
+                let rows = u64::try_from(rows).unwrap_or(came.rows);
+                // One row far ahead of the others makes a wide range of few rows.
+                rows.clamp(u64::from(reaches_in), came.rows.max(1))
+            }
+        }
+    });
+    late.sum()
+}
+
+/// Ranges of keys, none within another: first and last.
+#[derive(Debug, Default)]
+struct Keys(BTreeMap<i64, i64>);
+
+impl Keys {
+    /// How much of a range of keys they have.
+    fn part_of(&self, (first, last): (i64, i64)) -> u64 {
+        // They do not overlap: all but the first of those that reach in begin within.
+        let before = self.0.range(..first).next_back();
+        let within = self.0.range(first..=last);
+        before
+            .into_iter()
+            .chain(within)
+            .map(|(start, end)| (*start.max(&first), *end.min(&last)))
+            .filter(|(start, end)| start < end)
+            .map(|(start, end)| end.abs_diff(start))
+            .sum()
+    }
+
+    /// Adds keys and says whether they reach into those that were added earlier.
+    fn add(&mut self, (key_min, key_max): (i64, i64)) -> bool {
+        let (mut first, mut last) = (key_min, key_max);
+        let mut comes_before = false;
+        while let Some((&start, &end)) = self.0.range(..=last).next_back() {
+            if end < first {
+                break;
+            }
+            comes_before |= end > key_min;
+            (first, last) = (first.min(start), last.max(end));
+            self.0.remove(&start);
+        }
+        self.0.insert(first, last);
+        comes_before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_kernel::CommitNo;
+
+    /// Ten rows of a block or of none, with these keys, of a commit.
+    fn came(keys: (i64, i64), commit: u64, in_block: bool) -> Came {
+        Came {
+            keys,
+            arrival: Arrival {
+                commit: CommitNo(commit),
+                ordinal: 0,
+            },
+            rows: if in_block { 10 } else { 1 },
+            in_block,
+        }
+    }
+
+    fn late(blocks: &[(i64, i64, u64)]) -> u64 {
+        let blocks = blocks.iter();
+        late_rows(
+            blocks
+                .map(|(first, last, commit)| came((*first, *last), *commit, true))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn open_rows_are_late_behind_any_larger_key() {
+        let mut rows = vec![came((0, 9), 1, true), came((30, 39), 2, true)];
+        rows.extend([came((40, 40), 3, false), came((41, 41), 4, false)]);
+        assert_eq!(late_rows(rows.clone()), 0);
+        // Into a block, between blocks, among other open rows; not behind an equal key.
+        rows.extend([(5, 5), (20, 20), (40, 40)].map(|keys| came(keys, 5, false)));
+        assert_eq!(late_rows(rows.clone()), 3);
+        rows.push(came((41, 41), 8, false));
+        assert_eq!(late_rows(rows.clone()), 3);
+        // A block that came later makes none of them late.
+        rows.push(came((50, 60), 9, true));
+        assert_eq!(late_rows(rows), 3);
+    }
+
+    #[test]
+    fn the_rows_of_an_overlap_are_counted_by_keys() {
+        let rows = |blocks: &[(i64, i64)]| {
+            let blocks = (1..).zip(blocks);
+            overlapping_rows(
+                blocks
+                    .map(|(commit, keys)| came(*keys, commit, true))
+                    .collect(),
+            )
+        };
+        assert_eq!(rows(&[(0, 100), (100, 200), (200, 300)]), 0);
+        assert_eq!(rows(&[(0, 100), (50, 150)]), 5);
+        assert_eq!(rows(&[(0, 100), (200, 300), (50, 250)]), 5);
+        assert_eq!(rows(&[(0, 100), (50, 50), (100, 100)]), 10);
+        assert_eq!(rows(&[(i64::MIN, i64::MAX), (i64::MIN, i64::MAX)]), 10);
+    }
+
+    #[test]
+    fn of_blocks_that_overlap_the_later_ones_are_late() {
+        assert_eq!(late(&[(0, 9, 1), (10, 20, 2), (20, 30, 3)]), 0);
+        assert_eq!(late(&[(0, 9, 1), (10, 20, 3), (20, 30, 2)]), 10);
+        let wide_apart = [
+            (0, 9, 1),
+            (10, 19, 1),
+            (20, 29, 1),
+            (30, 39, 1),
+            (12, 25, 7),
+        ];
+        assert_eq!(late(&wide_apart), 10);
+        let wide = [
+            (0, 100, 1),
+            (10, 19, 2),
+            (30, 39, 3),
+            (50, 150, 4),
+            (150, 160, 5),
+        ];
+        assert_eq!(late(&wide), 30);
+    }
+}
