@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::Write as _;
 use thalweg_query::{Params, QueryOptions, SqlEngine};
-use thalweg_table::{Engine, EngineOptions};
+use thalweg_table::{Engine, EngineOptions, MaintenanceMode};
 
 struct Record<'a> {
     line: usize,
@@ -184,7 +184,12 @@ fn check_inside_too(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
 }
 
 fn run(name: &str, text: &str, check: impl Fn(&SqlEngine, &Record<'_>) -> Option<String>) {
-    let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+    // Plans tell of blocks, however long a file takes.
+    let options = EngineOptions {
+        maintenance: MaintenanceMode::Manual,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::in_memory(options).unwrap();
     // As many on every machine: plans tell.
     let options = QueryOptions {
         threads: 2,
