@@ -191,7 +191,7 @@ struct SystemTable {
     view: DatabaseView,
 }
 
-/// What a statement needs of a system table.
+/// The part of a system table that a statement asks for.
 struct Wanted<'a> {
     view: &'a DatabaseView,
     /// The names of the columns that it reads.

@@ -31,7 +31,7 @@ pub struct EngineOptions {
     pub read_only: bool,
     /// Fail when there is no database yet.
     pub must_exist: bool,
-    /// What appends survive when they return, unless they say otherwise; and new and dropped tables.
+    /// The durability of appends unless they ask for another one, and of new and dropped tables.
     pub durability: Durability,
     /// Memory for cached index pages, heads of blocks, and pages of blocks that single rows were read from.
     pub cache_bytes: u64,
@@ -39,7 +39,7 @@ pub struct EngineOptions {
     pub threads: usize,
     /// `Process` commits reach stable storage within this time.
     pub sync_interval: Duration,
-    /// What queries may take together; enforced by the layer that runs them.
+    /// Memory that queries may take together; enforced by the layer that runs them.
     pub memory_limit_bytes: Option<u64>,
     /// Full size of a log segment.
     pub segment_bytes: u64,
@@ -298,7 +298,7 @@ impl Engine {
         &self.handle.inner.maintenance
     }
 
-    /// What is known of the blocks of the tables.
+    /// Facts about the blocks of the tables.
     pub(crate) fn known_blocks(&self) -> &AllKnownBlocks {
         &self.handle.inner.known_blocks
     }

@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// What jobs have done since the database was opened, by table and kind.
+    /// Reports of the jobs since the database was opened, by table and kind.
     ///
     /// # Errors
     /// `Unavailable` when it is closed.
@@ -126,7 +126,7 @@ impl Engine {
     }
 }
 
-/// What changes when there may be something to do for a table.
+/// Facts about a table that change when there may be something to do for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     rows: u64,
@@ -150,7 +150,7 @@ impl Mark {
     }
 }
 
-/// What the runner knows of a table.
+/// The state of a table as the runner knows it.
 struct Known {
     mark: Mark,
     /// The newest commit when the mark was taken.

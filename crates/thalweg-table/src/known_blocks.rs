@@ -1,4 +1,4 @@
-//! What is known of the blocks of a table, kept from one call to the next.
+//! Facts about the blocks of a table, kept from one call to the next.
 //!
 //! Invariants: it is the same as if the whole index had been read; brought up to date by the difference of two trees, so that it
 //! costs what has changed, and made anew where a page of the old tree is gone. It keeps no file and no snapshot.

@@ -92,7 +92,7 @@ fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     done
 }
 
-/// What is put in order, and how fast.
+/// How much is put in order, and how fast.
 pub(crate) struct Work<'a> {
     /// One step of what is due, the most urgent kind first; else all there is.
     due: Option<Due>,

@@ -283,7 +283,7 @@ impl Database {
         self.engine.maintain()
     }
 
-    /// What jobs have done since the database was opened, by table and kind: the rows of `thalweg_jobs`.
+    /// Reports of the jobs since the database was opened, by table and kind: the rows of `thalweg_jobs`.
     ///
     /// # Errors
     /// `Unavailable` when the database is closed.

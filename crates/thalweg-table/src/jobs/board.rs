@@ -1,4 +1,4 @@
-//! What is known of jobs, and how their thread is stopped and paused.
+//! Reports of jobs, and how their thread is stopped and paused.
 //!
 //! Invariants: the thread has ended once it is stopped; a child of a fork, which does not have it, waits for nothing.
 
@@ -60,7 +60,7 @@ impl Default for JobLimits {
     }
 }
 
-/// What a job does.
+/// The reason for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKind {
     /// Merges blocks that overlap, because rows came late.
@@ -112,12 +112,12 @@ impl JobState {
     }
 }
 
-/// What a job has done for a table since the database was opened.
+/// Counts of one kind of job for one table since the database was opened.
 #[derive(Clone, Debug)]
 pub struct JobReport {
     /// The name of the table when the job last ran.
     pub table: Arc<str>,
-    /// What it does.
+    /// The reason for it.
     pub kind: JobKind,
     /// How it is.
     pub state: JobState,
@@ -195,7 +195,7 @@ impl Board {
         }
     }
 
-    /// What jobs have done, by table and kind.
+    /// The reports by table and kind.
     pub(crate) fn reports(&self) -> Vec<JobReport> {
         self.state.lock().reports.values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What it costs to write blocks anew.
+//! The cost of writing blocks anew.
 
 use thalweg_kernel::index::Entry;
 

@@ -1,4 +1,4 @@
-//! What a job puts in order without being asked.
+//! The rules by which jobs put rows in order without being asked.
 //!
 //! Invariants: what a job writes for a row that came late is bounded, and so is how often a row is written at all: a job merges no
 //! blocks for which it would have to copy more than it merges, because they lie in a file with others, and makes no block of others
@@ -29,12 +29,12 @@ const SETTLED_SHORT_BLOCKS: usize = 4;
 /// So many small files are due to be one.
 const MANY_SMALL_FILES: usize = 8;
 
-/// What is due for a job.
+/// The commits by which it is known for how long rows have lain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    /// What was committed by then has lain for some time.
+    /// Rows of this commit and those before have lain for some time.
     pub(crate) settled: CommitNo,
-    /// What was committed by then has lain for long.
+    /// Rows of this commit and those before have lain for long.
     pub(crate) long_settled: CommitNo,
 }
 

@@ -1,4 +1,4 @@
-//! What a step of maintenance writes in the place of blocks.
+//! Writing the blocks of a step of maintenance anew.
 //!
 //! Invariants: nothing is changed before the one commit at the end; what was written for a step that ends early goes with its output.
 
@@ -24,7 +24,7 @@ const GATHERED_BLOCKS: usize = 16;
 /// Bytes of merged rows that are cut at once.
 const GATHERED_BYTES: usize = 32 << 20;
 
-/// What is written to the new fragments.
+/// A part of the new fragments.
 enum Part {
     /// A block as it is, but for deleted rows, because the rest of its fragment is rewritten.
     Copy(usize),

@@ -42,7 +42,7 @@ pub(super) struct Scope<'a> {
     pub(super) first_files: &'a mut Option<HashSet<FileId>>,
 }
 
-/// What there is to do.
+/// A step, or why there is none.
 pub(super) enum Planned {
     Step(Box<Step>),
     /// Nothing before open rows are blocks.
@@ -50,7 +50,7 @@ pub(super) enum Planned {
     Nothing,
 }
 
-/// What one commit changes.
+/// The blocks that one commit replaces.
 pub(super) struct Step {
     /// Why it is taken, or the first reason.
     pub(super) kind: JobKind,
@@ -75,7 +75,7 @@ pub(super) struct Merge {
     pub(super) blocks: Vec<usize>,
 }
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Default)]
 pub(super) struct Ran {
     /// Rows that were put in order.
@@ -99,7 +99,7 @@ impl Step {
         MOST_STEPS.saturating_add(steps.saturating_mul(steps_per_block))
     }
 
-    /// What to do next with what was committed up to `until`.
+    /// Plans the next step for what was committed up to `until`.
     pub(super) fn plan(
         view: &TableView,
         scope: Scope<'_>,
