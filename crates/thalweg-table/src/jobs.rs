@@ -458,32 +458,23 @@ impl RunningJob<'_> {
     }
 
     fn report_end(&self, ran: &Ran) {
-        let state = match ran {
-            Ran::Step | Ran::Nothing | Ran::Gone => JobState::Done,
-            Ran::Interrupted => JobState::Interrupted,
-            Ran::Failed(_) => JobState::Failed,
+        if matches!(ran, Ran::Failed(_)) && self.kind.get().is_none() {
+            // Planning has failed, which looks for late rows first.
+            self.begins(JobKind::LateRows);
+        }
+        let (state, error) = match ran {
+            Ran::Step | Ran::Nothing | Ran::Gone => (JobState::Done, None),
+            Ran::Interrupted => (JobState::Interrupted, None),
+            Ran::Failed(error) => (JobState::Failed, Some(error.to_string())),
         };
-        let took_ns = self
-            .runner
-            .clock
-            .monotonic_ns()
-            .saturating_sub(self.began_ns);
+        let now = self.runner.clock.monotonic_ns();
+        let took = Duration::from_nanos(now.saturating_sub(self.began_ns));
         self.report(|report| {
-            report.state = state;
-            report.took += Duration::from_nanos(took_ns);
+            (report.state, report.error) = (state, error);
+            report.took += took;
         });
-        match ran {
-            // Planning has failed: no kind is known.
-            Ran::Failed(error) => {
-                let kind = self.kind.get().unwrap_or(JobKind::LateRows);
-                self.runner
-                    .board
-                    .report(self.table, &self.name, kind, |report| {
-                        (report.state, report.error) = (state, Some(error.to_string()));
-                    });
-            }
-            Ran::Nothing => self.runner.board.nothing_left(self.table),
-            _ => {}
+        if matches!(ran, Ran::Nothing) {
+            self.runner.board.nothing_left(self.table);
         }
     }
 }
@@ -601,6 +592,12 @@ mod tests {
             }
         }
 
+        /// 1,000 rows in order, then 100 late ones.
+        fn append_late(&self) {
+            self.append(0..1_000);
+            self.append((0..100).map(|at| at * 10));
+        }
+
         fn late_rows(&self) -> u64 {
             self.table.stats().unwrap().late_rows
         }
@@ -688,8 +685,7 @@ mod tests {
         let env = db.sim.env();
         let mut runner = db.runner(&env);
         db.looks(&mut runner, 1);
-        db.append(0..1_000);
-        db.append((0..100).map(|at| at * 10));
+        db.append_late();
         assert_eq!(db.late_rows(), 100);
         db.looks(&mut runner, 2);
         assert_eq!(db.late_rows(), 0);
@@ -713,8 +709,7 @@ mod tests {
     #[test]
     fn tables_that_were_there_at_the_opening_wait_until_they_have_settled() {
         let db = Database::new();
-        db.append(0..1_000);
-        db.append((0..100).map(|at| at * 10));
+        db.append_late();
         let env = db.sim.env();
         let mut runner = db.runner(&env);
         db.looks(&mut runner, 30);
@@ -729,8 +724,7 @@ mod tests {
         let env = db.sim.env();
         let mut runner = db.runner(&env);
         db.looks(&mut runner, 1);
-        db.append(0..1_000);
-        db.append((0..100).map(|at| at * 10));
+        db.append_late();
         db.board.pause(true);
         db.looks(&mut runner, 60);
         assert_eq!(db.late_rows(), 100);
@@ -746,8 +740,7 @@ mod tests {
         let env = db.sim.env();
         let mut runner = db.runner(&env);
         db.looks(&mut runner, 1);
-        db.append(0..1_000);
-        db.append((0..100).map(|at| at * 10));
+        db.append_late();
         let full =
             FaultRule::new(Fault::Error(Errno::NOSPC)).on(&[CallKind::Write, CallKind::Allocate]);
         db.sim

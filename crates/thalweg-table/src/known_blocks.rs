@@ -6,7 +6,6 @@
 //! Rejected: counts of late rows in the entries of the index. Whether a block is late depends on all blocks that came before it, so
 //! that each commit would change entries all over the index.
 
-use crate::arrival::{Arrival, arrival};
 use crate::late::{Came, LateRows, late_rows};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -88,33 +87,7 @@ pub(crate) struct KnownBlocks {
 #[derive(Debug, PartialEq)]
 struct Item {
     is_fragment: bool,
-    blocks: Vec<Block>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
-    keys: (i64, i64),
-    arrival: Arrival,
-    rows: u64,
-}
-
-impl Block {
-    fn of(entry: &Entry) -> Self {
-        Self {
-            keys: (entry.key_min, entry.key_max),
-            arrival: arrival(entry),
-            rows: entry.rows,
-        }
-    }
-
-    fn came(&self) -> Came {
-        Came {
-            keys: self.keys,
-            arrival: self.arrival,
-            rows: self.rows,
-            in_block: true,
-        }
-    }
+    blocks: Vec<Came>,
 }
 
 impl KnownBlocks {
@@ -168,16 +141,16 @@ impl KnownBlocks {
         }
         let came = self.kept_blocks(table).map(|(block, hidden_rows)| Came {
             rows: block.rows - hidden_rows,
-            ..block.came()
+            ..*block
         });
         late_rows(came.chain(open).collect())
     }
 
     /// The blocks with rows that are not deleted, each with the number of its rows that are.
-    fn kept_blocks(&self, table: &TableSnapshot) -> impl Iterator<Item = (&Block, u64)> {
+    fn kept_blocks(&self, table: &TableSnapshot) -> impl Iterator<Item = (&Came, u64)> {
         self.items.iter().flat_map(move |(name, item)| {
             let masks = table.masks().and_then(|masks| masks.of_item(name));
-            let hidden = move |rank, block: &Block| {
+            let hidden = move |rank, block: &Came| {
                 let place = Place { item: *name, rank };
                 let mask = masks.and_then(|_| table.hidden_at(&place));
                 mask.map_or(0, BlockMask::rows).min(block.rows)
@@ -224,9 +197,7 @@ impl KnownBlocks {
             new_blocks.sort_unstable_by_key(|block| block.arrival);
             self.late = LateRows::default();
         }
-        new_blocks
-            .iter()
-            .for_each(|block| self.late.add(&block.came()));
+        new_blocks.iter().for_each(|block| self.late.add(block));
         self.tree = table.tree.clone();
         self.commit = table.commit();
         Ok(())
@@ -249,7 +220,7 @@ fn item_of(table: TableId, store: &Arc<Store>, entry: Entry) -> Result<Item> {
     if entry.is_block() {
         return Ok(Item {
             is_fragment: false,
-            blocks: vec![Block::of(&entry)],
+            blocks: vec![Came::of_block(&entry)],
         });
     }
     let name = ItemName::of(&entry);
@@ -258,7 +229,7 @@ fn item_of(table: TableId, store: &Arc<Store>, entry: Entry) -> Result<Item> {
     let mut blocks = Vec::new();
     while let Some(entry) = walk.next(|_| Step::Descend)? {
         let rank = walk.place().map_or(0, |place| place.rank);
-        blocks.push((rank, Block::of(&entry)));
+        blocks.push((rank, Came::of_block(&entry)));
     }
     blocks.sort_unstable_by_key(|(rank, _)| *rank);
     Ok(Item {

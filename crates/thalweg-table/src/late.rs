@@ -9,7 +9,7 @@ use thalweg_kernel::OpenRows;
 use thalweg_kernel::index::Entry;
 
 /// Rows that came together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Came {
     pub(crate) keys: (i64, i64),
     pub(crate) arrival: Arrival,

@@ -4,9 +4,9 @@ use super::{number, run};
 use thalweg_query::{Params, QueryOptions, ScalarValue, SqlEngine};
 use thalweg_table::{AppendLimits, Engine, EngineOptions, KeyRange, MaintenanceMode};
 
-fn engine() -> (Engine, SqlEngine) {
+fn engine(maintenance: MaintenanceMode) -> (Engine, SqlEngine) {
     let options = EngineOptions {
-        maintenance: MaintenanceMode::Manual,
+        maintenance,
         append_limits: AppendLimits {
             raw_bytes: 1_000,
             ..AppendLimits::default()
@@ -24,7 +24,7 @@ fn count(sql: &SqlEngine, query: &str) -> i64 {
 
 #[test]
 fn blocks_and_fragments_are_those_of_the_tables() {
-    let (engine, sql) = engine();
+    let (engine, sql) = engine(MaintenanceMode::Manual);
     for name in ["t", "u"] {
         run(
             &sql,
@@ -142,15 +142,7 @@ fn blocks_and_fragments_are_those_of_the_tables() {
     reason = "waits for a thread of the database"
 )]
 fn jobs_are_listed_with_what_they_have_done() {
-    let options = EngineOptions {
-        append_limits: AppendLimits {
-            raw_bytes: 1_000,
-            ..AppendLimits::default()
-        },
-        ..EngineOptions::default()
-    };
-    let engine = Engine::in_memory(options).unwrap();
-    let sql = SqlEngine::new(engine.clone(), QueryOptions::default()).unwrap();
+    let (_engine, sql) = engine(MaintenanceMode::Auto);
     assert_eq!(count(&sql, "SELECT count(*)::BIGINT FROM thalweg_jobs"), 0);
     run(&sql, "CREATE TABLE t (ts BIGINT) WITH (time = 'ts')");
     for first in [0, 5] {

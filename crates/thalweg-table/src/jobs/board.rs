@@ -67,7 +67,7 @@ pub enum JobKind {
     LateRows,
     /// Writes blocks without the rows that were deleted from them.
     DeletedRows,
-    /// Makes short neighbours one block.
+    /// Makes short neighbours one block, and small files one file.
     ShortBlocks,
 }
 

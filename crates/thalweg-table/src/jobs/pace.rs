@@ -18,11 +18,12 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 pub(crate) trait Pace {
     /// A step for this reason begins.
     fn begins(&self, kind: JobKind);
-    /// So many bytes were written.
+    /// Is called with the bytes of each block that is written.
     fn wrote(&self, bytes: u64);
     /// A step that has written so many rows anew was committed.
     fn stepped(&self, rows: u64);
-    /// Rests if that is due. Whoever calls holds nothing that others wait for.
+    /// Rests if that is due. It ends early for a call that waits for the turn of maintenance; nothing else that others wait for is
+    /// held meanwhile.
     fn rest(&self);
 }
 

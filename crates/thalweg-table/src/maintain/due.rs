@@ -20,13 +20,13 @@ const SETTLED_ROWS_PER_LATE_ROW: u64 = 200;
 const LONG_SETTLED_ROWS_PER_LATE_ROW: u64 = 10_000;
 /// Where so many lie over one key, some of them are merged with each other at once.
 pub(super) const DEEP_BLOCKS: u64 = 8;
-/// So many short neighbours are due at once, ...
+/// Number of short neighbours that is due at once, ...
 const MANY_SHORT_BLOCKS: usize = 8;
 /// ... or as many as make one in so many of the rows that a block has room for.
 const FULL_PART: u64 = 2;
-/// So many that have settled are due, and any that have lain for long.
+/// Number of settled short neighbours that is due. Any number is, once they have lain for long.
 const SETTLED_SHORT_BLOCKS: usize = 4;
-/// So many small files are due to be one.
+/// Number of small files that are due to be one.
 const MANY_SMALL_FILES: usize = 8;
 
 /// The commits by which it is known for how long rows have lain.

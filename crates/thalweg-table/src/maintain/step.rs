@@ -113,10 +113,6 @@ impl Step {
             first_files,
         } = scope;
         let list = BlockList::read(view)?;
-        let first_files = &*first_files.get_or_insert_with(|| {
-            let files = list.blocks.iter().map(|block| block.address.file);
-            files.collect()
-        });
         sizes.retain(&list.blocks);
         let stages = match due {
             None => vec![(until, None)],
@@ -133,6 +129,10 @@ impl Step {
             }
         }
         if due.is_none() {
+            let first_files = &*first_files.get_or_insert_with(|| {
+                let blocks = step.list.blocks.iter();
+                blocks.map(|block| block.address.file).collect()
+            });
             let deleted =
                 |step: &Self| step.due_for_deleted_rows(view, |file| first_files.contains(&file));
             step.find_packs(view, None, &deleted, &mut sizes, go_on)?;
