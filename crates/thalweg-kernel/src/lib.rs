@@ -74,7 +74,7 @@ mod unfinished;
 mod upkeep;
 pub mod verify;
 mod view;
-mod wire;
+pub mod wire;
 mod working;
 mod writer;
 

@@ -1,4 +1,4 @@
-//! Reading and writing of the small variable-length structures: entry lists, pages, heads, footers.
+//! Reading and writing of the small variable-length structures: entry lists, pages, heads, footers, tasks of scans.
 //!
 //! Invariants: a reader never reads beyond its bytes and never panics; every number has exactly one accepted spelling
 //! (overlong varints are refused), so that two byte strings never mean the same; what is wrong is returned as a static
@@ -10,11 +10,11 @@ use crate::rules::Rule;
 use std::fmt;
 
 /// A value that a reader found, or a message that names what was wrong.
-pub(crate) type Parsed<T> = Result<T, &'static str>;
+pub type Parsed<T> = Result<T, &'static str>;
 
 /// Why bytes that are as they were written cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// They break a rule that all versions have.
     Damaged(&'static str),
     /// Another version of Thalweg wrote them, with what this one does not know.
@@ -29,7 +29,7 @@ impl From<&'static str> for Fault {
 
 impl Fault {
     /// A structure of another version than `read`, the only one that this program reads.
-    pub(crate) fn version(found: impl Into<u32>, read: impl Into<u32>) -> Self {
+    pub fn version(found: impl Into<u32>, read: impl Into<u32>) -> Self {
         let (found, read) = (found.into(), read.into());
         Self::OtherVersion(format!(
             "format version {found}; this program reads version {read}"
@@ -37,12 +37,12 @@ impl Fault {
     }
 
     /// Something that no version up to this one writes.
-    pub(crate) fn unknown(what: impl fmt::Display) -> Self {
+    pub fn unknown(what: impl fmt::Display) -> Self {
         Self::OtherVersion(format!("{what}, which this program does not know"))
     }
 
     /// The error of a structure, named by `subject`, that lies at `place`.
-    pub(crate) fn at(self, place: impl fmt::Display, subject: impl fmt::Display) -> Error {
+    pub fn at(self, place: impl fmt::Display, subject: impl fmt::Display) -> Error {
         match self {
             Self::Damaged(what) => {
                 Error::corruption(place, format_args!("{subject} is damaged: {what}"))
@@ -59,20 +59,29 @@ impl Fault {
 
 /// A cursor over bytes from a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "all of them fail where bytes end too early or a number is not spelled as it should be"
+)]
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// A cursor at the first of some bytes.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn left_bytes(&self) -> usize {
+    /// Bytes that are left.
+    #[must_use]
+    pub fn left_bytes(&self) -> usize {
         self.rest.len()
     }
 
-    pub(crate) fn take(&mut self, bytes: usize) -> Parsed<&'a [u8]> {
+    /// The next bytes, of which there must be so many.
+    pub fn take(&mut self, bytes: usize) -> Parsed<&'a [u8]> {
         let (taken, rest) = self
             .rest
             .split_at_checked(bytes)
@@ -87,19 +96,23 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Parsed<u8> {
+    /// A byte.
+    pub fn u8(&mut self) -> Parsed<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    pub(crate) fn u16(&mut self) -> Parsed<u16> {
+    /// A number of two bytes, little-endian.
+    pub fn u16(&mut self) -> Parsed<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Parsed<u32> {
+    /// A number of four bytes, little-endian.
+    pub fn u32(&mut self) -> Parsed<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Parsed<u64> {
+    /// A number of eight bytes, little-endian.
+    pub fn u64(&mut self) -> Parsed<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -108,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes that are zero in this version, and may mean something in a newer one.
-    pub(crate) fn reserved(&mut self, bytes: usize) -> Result<(), Fault> {
+    pub fn reserved(&mut self, bytes: usize) -> Result<(), Fault> {
         if self.take(bytes)?.iter().all(|&byte| byte == 0) {
             Ok(())
         } else {
@@ -119,7 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An unsigned number in base 128, lowest digits first.
-    pub(crate) fn varint(&mut self) -> Parsed<u128> {
+    pub fn varint(&mut self) -> Parsed<u128> {
         match self.short_varint() {
             Some(value) => Ok(value.into()),
             None => self.long_varint(),
@@ -164,24 +177,27 @@ impl<'a> Reader<'a> {
         Err("a number has too many digits")
     }
 
-    pub(crate) fn varint_u64(&mut self) -> Parsed<u64> {
+    /// A number in base 128 of at most 64 bits.
+    pub fn varint_u64(&mut self) -> Parsed<u64> {
         match self.short_varint() {
             Some(value) => Ok(value),
             None => u64::try_from(self.long_varint()?).map_err(|_| "a number is out of range"),
         }
     }
 
-    pub(crate) fn varint_u32(&mut self) -> Parsed<u32> {
+    /// A number in base 128 of at most 32 bits.
+    pub fn varint_u32(&mut self) -> Parsed<u32> {
         u32::try_from(self.varint_u64()?).map_err(|_| "a number is out of range")
     }
 
-    pub(crate) fn zigzag(&mut self) -> Parsed<i128> {
+    /// A signed number in base 128: n as 2n, or as -2n - 1 if it is negative.
+    pub fn zigzag(&mut self) -> Parsed<i128> {
         self.varint()
             .map(|coded| (coded >> 1).cast_signed() ^ -(coded & 1).cast_signed())
     }
 
     /// Checks that nothing is left.
-    pub(crate) fn end(&self) -> Parsed<()> {
+    pub fn end(&self) -> Parsed<()> {
         if self.rest.is_empty() {
             Ok(())
         } else {
@@ -195,7 +211,7 @@ impl<'a> Reader<'a> {
     clippy::cast_possible_truncation,
     reason = "the lowest seven bits are asked for"
 )]
-pub(crate) fn put_varint(mut value: u128, out: &mut Vec<u8>) {
+pub fn put_varint(mut value: u128, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 & 0x7F | 0x80);
         value >>= 7;
@@ -204,7 +220,7 @@ pub(crate) fn put_varint(mut value: u128, out: &mut Vec<u8>) {
 }
 
 /// Appends a signed number in base 128, small magnitudes short.
-pub(crate) fn put_zigzag(value: i128, out: &mut Vec<u8>) {
+pub fn put_zigzag(value: i128, out: &mut Vec<u8>) {
     put_varint((value << 1 ^ value >> 127).cast_unsigned(), out);
 }
 

@@ -9,14 +9,15 @@ use crate::table::TableView;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_kernel::index::{self, Entry, ItemName};
+use thalweg_kernel::index::{Entry, ItemName};
+use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::{FileId, Result};
 
 /// All blocks of a view that have rows which are not deleted.
 pub(crate) struct BlockList {
     pub(crate) blocks: Vec<Entry>,
-    /// Those of them that have deleted rows, by their places in the list.
-    pub(crate) masked: HashMap<usize, index::Place>,
+    /// The deleted rows of those that have some, by their places in the list.
+    pub(crate) masks: HashMap<usize, BlockMask>,
     /// The files that hold nothing but blocks of this table.
     pub(crate) fragments: HashMap<FileId, Fragment>,
 }
@@ -49,7 +50,7 @@ impl BlockList {
     pub(crate) fn read(view: &TableView) -> Result<Self> {
         let store = view.engine().kernel().store();
         let mut files: HashMap<FileId, Fragment> = HashMap::new();
-        let (mut blocks, mut masked) = (Vec::new(), HashMap::new());
+        let (mut blocks, mut masks) = (Vec::new(), HashMap::new());
         let table = view.snapshot();
         let mut walk = table.tree.walk(None, Arc::clone(store));
         while let Some(entry) = walk.next_at(|entry, place| {
@@ -64,8 +65,8 @@ impl BlockList {
             }
             step_into(table, entry, place)
         })? {
-            let Block { entry, masked: at } = Block::found(table, entry, walk.place());
-            masked.extend(at.map(|place| (blocks.len(), place)));
+            let Block { entry, mask } = Block::found(table, entry, walk.place());
+            masks.extend(mask.map(|mask| (blocks.len(), mask)));
             blocks.push(entry);
         }
         // The others are segments of the log. Taken for one of these, a fragment would be taken out of the index with all its
@@ -78,7 +79,7 @@ impl BlockList {
         }
         Ok(Self {
             blocks,
-            masked,
+            masks,
             fragments,
         })
     }
@@ -87,7 +88,7 @@ impl BlockList {
     pub(crate) fn block(&self, at: usize) -> Block {
         Block {
             entry: self.blocks[at].clone(),
-            masked: self.masked.get(&at).copied(),
+            mask: self.masks.get(&at).cloned(),
         }
     }
 }
@@ -132,7 +133,7 @@ mod tests {
         blocks.sort_by_key(Entry::key);
         BlockList {
             blocks,
-            masked: HashMap::new(),
+            masks: HashMap::new(),
             fragments: HashMap::new(),
         }
     }

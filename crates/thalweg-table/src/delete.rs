@@ -231,7 +231,7 @@ fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
         let hidden = match table.hidden_at(&place) {
             None => None,
             Some(BlockMask::Blocks { .. }) => continue,
-            Some(BlockMask::Rows(_)) => block.hidden(table)?,
+            Some(BlockMask::Rows(_)) => block.hidden()?,
         };
         let entry = &block.entry;
         if is_whole(entry) && !is_item(entry, &place) {

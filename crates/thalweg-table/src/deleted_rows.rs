@@ -18,26 +18,23 @@ use thalweg_kernel::{Error, ErrorKind, OpenRows, Result, TableSnapshot};
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) entry: Entry,
-    /// Where its mask is found; `None`: it has none.
-    pub(crate) masked: Option<Place>,
+    /// Its rows that are hidden; `None`: none are.
+    pub(crate) mask: Option<BlockMask>,
 }
 
 impl Block {
     /// A block that a walk has found at a place.
     pub(crate) fn found(table: &TableSnapshot, entry: Entry, place: Option<Place>) -> Self {
-        let masked = place.filter(|place| table.hidden_at(place).is_some());
-        Self { entry, masked }
+        let mask = place.and_then(|place| table.hidden_at(&place).cloned());
+        Self { entry, mask }
     }
 
     /// The positions that are hidden of it, if some are.
     ///
     /// # Errors
     /// `Corruption` if they are more than it has.
-    pub(crate) fn hidden<'a>(&self, table: &'a TableSnapshot) -> Result<Option<&'a Positions>> {
-        let Some(place) = &self.masked else {
-            return Ok(None);
-        };
-        match table.hidden_at(place) {
+    pub(crate) fn hidden(&self) -> Result<Option<&Positions>> {
+        match &self.mask {
             None => Ok(None),
             Some(BlockMask::Rows(hidden)) if u64::from(hidden.end()) <= self.entry.rows => {
                 Ok(Some(hidden))
@@ -70,14 +67,14 @@ pub(crate) fn step_into(table: &TableSnapshot, entry: &Entry, place: Option<Plac
 
 /// Adds open rows of a table to those that were collected, and notes which of them are hidden.
 pub(crate) fn push_open_rows(
-    table: &TableSnapshot,
     open: &OpenRows,
+    hidden: Option<&Positions>,
     decoder: &mut RowsDecoder,
     deleted: &mut DeletedRows,
 ) -> Result<()> {
     let first = decoder.rows();
     decoder.push(&open.part.payload)?;
-    let Some(hidden) = table.hidden_in(open) else {
+    let Some(hidden) = hidden else {
         return Ok(());
     };
     let part = 0..open.part.rows as usize;

@@ -3,8 +3,8 @@
 //! Invariants: what comes back has exactly the wanted columns in the wanted order, and only rows whose order key lies in
 //! the wanted range and that are not deleted. Of a block that lies in the range only wanted columns are read; of one that sticks
 //! out the order keys too, and then only the pages with wanted rows; of a block with zones only pages that can have values of the
-//! wanted ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from:
-//! who holds one may read them, however late, and whoever planned the scan may be gone by then.
+//! wanted ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from,
+//! unless they are from a task: who holds one may read them, however late, and whoever planned the scan may be gone by then.
 
 use crate::arrival::{Arrival, arrival};
 use crate::buffers::Buffers;
@@ -12,8 +12,10 @@ use crate::closed::Closed;
 use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
 use crate::definition::TableDefinition;
 use crate::deleted_rows::{Block, DeletedRows, push_open_rows};
+use crate::engine::Engine;
 use crate::error::{damaged, invalid};
 use crate::nans::{with_one_nan, with_one_nan_in};
+use crate::open_parts::OpenParts;
 use crate::order::sorted_batch;
 use crate::pool::Spare;
 use crate::range::KeyRange;
@@ -32,12 +34,12 @@ use thalweg_kernel::block::BlockReader;
 use thalweg_kernel::index::Entry;
 use thalweg_kernel::store::Store;
 use thalweg_kernel::summary::{SummaryKind, ValueRange};
-use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, TableSnapshot};
+use thalweg_kernel::{CommitNo, Error, ErrorKind, Result};
 
 /// Reads some columns of rows with some keys.
 pub(crate) struct Reader {
     store: Arc<Store>,
-    snapshot: TableSnapshot,
+    open: OpenParts,
     closed: Closed,
     definition: Arc<TableDefinition>,
     /// The wanted columns.
@@ -61,9 +63,21 @@ impl Reader {
         projection: Option<&[usize]>,
         keys: KeyRange,
     ) -> Result<Self> {
-        let closed = view.engine().closed().clone();
-        closed.check()?;
+        let open = OpenParts::Snapshot(view.snapshot().clone());
         let definition = Arc::clone(view.definition());
+        Self::over(view.engine(), definition, open, projection, keys)
+    }
+
+    /// A reader of the columns at these places of the schema, with these open rows.
+    pub(crate) fn over(
+        engine: &Engine,
+        definition: Arc<TableDefinition>,
+        open: OpenParts,
+        projection: Option<&[usize]>,
+        keys: KeyRange,
+    ) -> Result<Self> {
+        let closed = engine.closed().clone();
+        closed.check()?;
         let columns = definition.columns();
         let ids = match projection {
             None => columns.iter().map(|column| column.id).collect(),
@@ -81,8 +95,8 @@ impl Reader {
                 .map_err(|e| invalid(e.to_string()))?,
         };
         Ok(Self {
-            store: Arc::clone(view.engine().kernel().store()),
-            snapshot: view.snapshot().clone(),
+            store: Arc::clone(engine.kernel().store()),
+            open,
             closed,
             definition,
             ids,
@@ -123,14 +137,14 @@ impl Reader {
         &self.metrics
     }
 
+    /// The values that rows are wanted for, of columns by id.
+    pub(crate) fn ranges(&self) -> &[(u32, ValueRange)] {
+        &self.ranges
+    }
+
     /// The ids of the wanted columns.
     pub(crate) fn ids(&self) -> &[u32] {
         &self.ids
-    }
-
-    /// The snapshot that the rows are from.
-    pub(crate) fn snapshot(&self) -> &TableSnapshot {
-        &self.snapshot
     }
 
     pub(crate) fn store(&self) -> &Arc<Store> {
@@ -139,6 +153,11 @@ impl Reader {
 
     /// The rows of some blocks, one block after the other: one batch, more if they hold very long strings.
     pub(crate) fn blocks(&self, blocks: &[Block]) -> Result<Vec<RecordBatch>> {
+        let rows = self.rows_of(blocks);
+        rows.map_err(|error| self.expired(error, blocks))
+    }
+
+    fn rows_of(&self, blocks: &[Block]) -> Result<Vec<RecordBatch>> {
         let mut decoder = self.decoder()?;
         let mut batches = Vec::with_capacity(1);
         let mut wanted = Vec::with_capacity(blocks.len());
@@ -148,7 +167,7 @@ impl Reader {
         decoder.reserve(wanted.iter().map(WantedRows::len).sum());
         let mut deleted = DeletedRows::default();
         for (block, wanted) in blocks.iter().zip(wanted) {
-            if let Some(hidden) = block.hidden(&self.snapshot)? {
+            if let Some(hidden) = block.hidden()? {
                 deleted.note(decoder.rows(), wanted.parts.as_slice(), hidden);
             }
             self.push(&mut decoder, &block.entry, wanted)?;
@@ -248,7 +267,25 @@ impl Reader {
     }
 
     /// The rows of a block in key order, and their keys.
-    pub(crate) fn sorted_block(&self, found: &Block) -> Result<Sorted> {
+    pub(crate) fn sorted_block(&self, block: &Block) -> Result<Sorted> {
+        let rows = self.sorted_rows_of(block);
+        rows.map_err(|error| self.expired(error, std::slice::from_ref(block)))
+    }
+
+    /// The error of some blocks that were not read. That a file is missing is no damage where another process has promised to
+    /// keep it.
+    fn expired(&self, error: Error, blocks: &[Block]) -> Error {
+        let is_gone = |block: &Block| self.store.is_fragment(block.entry.address.file).is_err();
+        let is_task = matches!(self.open, OpenParts::Task(_));
+        if is_task && error.kind() == ErrorKind::Corruption && blocks.iter().any(is_gone) {
+            let message =
+                "the files of this task are gone: whoever made it has let go of it, or has ended";
+            return Error::with_source(ErrorKind::SnapshotExpired, message, error);
+        }
+        error
+    }
+
+    fn sorted_rows_of(&self, found: &Block) -> Result<Sorted> {
         let entry = &found.entry;
         let mut block = self.open_block(entry)?;
         let (keys, rows) = self.key_rows(&mut block, entry)?;
@@ -258,7 +295,7 @@ impl Reader {
             Parts::One(rows)
         };
         let mut deleted = DeletedRows::default();
-        if let Some(hidden) = found.hidden(&self.snapshot)? {
+        if let Some(hidden) = found.hidden()? {
             deleted.note(0, parts.as_slice(), hidden);
         }
         let keys = keys_of_parts(&keys, parts.as_slice());
@@ -377,7 +414,6 @@ impl Reader {
     /// The rows that are in no block yet: sorted runs, one for each section of commits that no group comes between, so
     /// that each has one place in the order of arrival.
     pub(crate) fn open_rows(&self) -> Result<Vec<Sorted>> {
-        let table = &self.snapshot;
         let mut ids = self.ids.clone();
         let key_columns = self.definition.key_ids().iter().map(|key_id| {
             ids.iter().position(|id| id == key_id).unwrap_or_else(|| {
@@ -389,7 +425,7 @@ impl Reader {
         let mut number = 0;
         let mut sections: Vec<Sorted> = Vec::new();
         let mut section: Option<OpenSection> = None;
-        for open in table.open_rows() {
+        for (open, hidden) in self.open.iter() {
             // Counted whether or not these rows are in the range: they may be the first of their section.
             number += u64::from(open.begins_section);
             let part_keys = KeyRange {
@@ -415,7 +451,7 @@ impl Reader {
                     deleted: DeletedRows::default(),
                 }),
             };
-            push_open_rows(table, open, &mut section.decoder, &mut section.deleted)?;
+            push_open_rows(open, hidden, &mut section.decoder, &mut section.deleted)?;
         }
         if let Some(section) = section {
             sections.push(self.open_section(section, &key_columns)?);

@@ -75,7 +75,7 @@ impl OpenRowEncoder {
         let mut decoder = RowsDecoder::new(definition, None)?;
         let mut deleted = DeletedRows::default();
         for open in rows {
-            push_open_rows(table, open, &mut decoder, &mut deleted)?;
+            push_open_rows(open, table.hidden_in(open), &mut decoder, &mut deleted)?;
         }
         let count = decoder.rows();
         let batch = deleted.taken_out_of(decoder.finish()?)?;

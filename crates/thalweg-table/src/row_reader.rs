@@ -210,7 +210,7 @@ impl RowReader {
             let marks = match hidden {
                 Some(BlockMask::Rows(hidden)) => {
                     // Rows that the block does not have are damage.
-                    Block::found(table, block, Some(place)).hidden(table)?;
+                    Block::found(table, block, Some(place)).hidden()?;
                     hidden.marks()
                 }
                 _ => RunMarks::default(),

@@ -1,8 +1,10 @@
 //! Scans: requests, the batches that come back, and counters of the work. The same for every layout.
 
+mod index_walk;
 pub(crate) mod merge;
 pub(crate) mod plan;
 pub(crate) mod sweep;
+pub(crate) mod task;
 
 use crate::closed::Closed;
 use crate::definition::TableDefinition;

@@ -114,10 +114,7 @@ impl TableView {
     pub fn blocks(&self) -> Result<Vec<BlockFacts>> {
         self.engine().closed().check()?;
         let list = BlockList::read(self)?;
-        let hidden = |at: usize| {
-            let mask = self.snapshot().hidden_at(list.masked.get(&at)?);
-            mask.map(BlockMask::rows)
-        };
+        let hidden = |at: usize| list.masks.get(&at).map(BlockMask::rows);
         let facts = |(at, block): (usize, &Entry)| BlockFacts {
             file: block.address.file,
             offset_bytes: block.address.offset,
@@ -210,11 +207,11 @@ fn keys_of_kept_rows(view: &TableView, list: &BlockList) -> Result<Option<KeyRan
         }
     }
     for (at, block) in list.blocks.iter().enumerate() {
-        if !list.masked.contains_key(&at) {
+        if !list.masks.contains_key(&at) {
             known = add(block.key_min, block.key_max);
         }
     }
-    for at in list.masked.keys() {
+    for at in list.masks.keys() {
         let block = list.block(*at);
         let (first, last) = (block.entry.key_min, block.entry.key_max);
         if known.is_some_and(|known| known.covers(first, last)) {

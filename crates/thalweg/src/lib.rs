@@ -56,8 +56,8 @@ pub use thalweg_table::{
     AggregateRequest, AggregateResult, Appender, BlockFacts, Bucket, ColumnRange, ColumnSummary,
     CreateOptions, DatabaseView, Durability, Error, ErrorKind, FragmentFacts, Group, JobKind,
     JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained, MaintenanceMode, NewTable,
-    Result, Scan, ScanMetrics, ScanRequest, SummaryKind, SummaryOption, Table, TableDefinition,
-    TableStats, TableTotals, TableView, Value, ValueRange,
+    Result, Scan, ScanMetrics, ScanRequest, ScanTask, SummaryKind, SummaryOption, Table,
+    TableDefinition, TableStats, TableTotals, TableView, Value, ValueRange,
 };
 
 #[cfg(feature = "sql")]

@@ -33,7 +33,7 @@ const ENTRY_VERSIONS: u8 = 128;
 type ColumnSet = Vec<(u32, SummaryKind)>;
 
 /// Splits entries into as many as one list holds each.
-pub(crate) fn lists_of(mut entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+pub fn lists_of(mut entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     std::iter::from_fn(move || {
         let mut summaries = 0;
         let mut fits = |entry: &Entry| {

@@ -247,7 +247,7 @@ impl Positions {
     }
 
     /// Appends the list as it is stored.
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+    pub fn put(&self, out: &mut Vec<u8>) {
         out.push(match self.form {
             Form::Runs => FORM_RUNS,
             Form::Bitmap => FORM_BITMAP,
@@ -261,7 +261,10 @@ impl Positions {
     }
 
     /// Reads a list after its form.
-    pub(crate) fn read(form: u8, reader: &mut Reader<'_>) -> Result<Self, Fault> {
+    ///
+    /// # Errors
+    /// When the bytes are no list in that form.
+    pub fn read(form: u8, reader: &mut Reader<'_>) -> Result<Self, Fault> {
         match form {
             FORM_RUNS => Ok(read_runs(reader)?),
             FORM_BITMAP => Ok(read_bitmap(reader)?),

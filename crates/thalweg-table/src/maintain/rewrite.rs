@@ -185,7 +185,7 @@ impl Writer<'_> {
 
     /// A block as it is; one with deleted rows without these.
     fn copy(&mut self, at: usize) -> Result<()> {
-        if self.step.list.masked.contains_key(&at) {
+        if self.step.list.masks.contains_key(&at) {
             self.ran.has_changed = true;
             return self.piece(at, KeyRange::ALL);
         }

@@ -72,7 +72,7 @@ impl<'a> Sizes<'a> {
         // Deleted rows count as well: without them the block is no larger.
         let block = Block {
             entry: block.clone(),
-            masked: None,
+            mask: None,
         };
         let batches = reader.blocks(std::slice::from_ref(&block))?;
         let bytes: usize = batches.iter().map(raw_bytes).sum();

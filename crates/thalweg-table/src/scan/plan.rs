@@ -7,19 +7,20 @@
 
 use crate::block_list::{Place, end, start};
 use crate::definition::TableDefinition;
-use crate::deleted_rows::{Block, step_into};
+use crate::deleted_rows::Block;
+use crate::engine::Engine;
 use crate::pool::Ticket;
-use crate::range::KeyRange;
+use crate::range::{ColumnRange, KeyRange};
 use crate::reader::{Reader, column_id};
+use crate::scan::index_walk::IndexWalk;
 use crate::scan::merge::Sorted;
 use crate::scan::sweep::{Content, Plan, Source, Sweep};
-use crate::scan::{Counter, DEFAULT_BATCH_ROWS, Scan, ScanRequest};
+use crate::scan::{DEFAULT_BATCH_ROWS, NamedTable, Scan, ScanRequest};
 use crate::table::TableView;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_kernel::Result;
-use thalweg_kernel::index::{Entry, Step, Walk};
-use thalweg_kernel::store::Store;
+use thalweg_kernel::index::{Entry, Step};
 use thalweg_kernel::summary::ValueRange;
 
 /// Rows of the first batch: it should come at once.
@@ -60,26 +61,61 @@ impl TableView {
 /// Starts a scan.
 fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     let (engine, definition) = (view.engine(), view.definition());
-    let projection = request.projection.as_deref();
-    let range = |wanted: &crate::ColumnRange| {
-        Ok((column_id(definition, wanted.column)?, wanted.range.clone()))
+    let keys = wanted_keys(definition, request);
+    let reader = Reader::new(view, request.projection.as_deref(), keys)?;
+    let reader = Arc::new(with_wishes(reader, definition, request)?);
+    let rows = Rows::of_index(IndexWalk::new(view.snapshot().clone(), &reader));
+    Ok(start_scan(engine, view.named(), reader, rows, request))
+}
+
+/// The rows of some blocks with some keys, in order. The blocks are all that have such keys, in the order of the index;
+/// open rows are left out.
+pub(crate) fn scan_blocks(view: &TableView, blocks: Vec<Block>, keys: KeyRange) -> Result<Scan> {
+    let reader = Arc::new(Reader::new(view, None, keys)?);
+    let rows = Rows {
+        open: Some(Vec::new()),
+        ..Rows::of_blocks(blocks)
     };
-    let ranges: Vec<_> = request.ranges.iter().map(range).collect::<Result<_>>()?;
-    let reader = Reader::new(view, projection, wanted_keys(definition, request))?
-        .with_one_nan(request.one_nan)
-        .with_ranges(ranges.clone());
-    let reader = Arc::new(reader);
+    let request = ScanRequest::default();
+    Ok(start_scan(
+        view.engine(),
+        view.named(),
+        reader,
+        rows,
+        &request,
+    ))
+}
+
+/// The reader, told what a request wants beside columns and keys.
+pub(super) fn with_wishes(
+    reader: Reader,
+    definition: &TableDefinition,
+    request: &ScanRequest,
+) -> Result<Reader> {
+    let range =
+        |wanted: &ColumnRange| Ok((column_id(definition, wanted.column)?, wanted.range.clone()));
+    let ranges: Vec<(u32, ValueRange)> = request.ranges.iter().map(range).collect::<Result<_>>()?;
+    Ok(reader.with_one_nan(request.one_nan).with_ranges(ranges))
+}
+
+/// Starts a scan over these rows.
+pub(super) fn start_scan(
+    engine: &Engine,
+    table: NamedTable,
+    reader: Arc<Reader>,
+    rows: Rows,
+    request: &ScanRequest,
+) -> Scan {
     let threads = match request.threads {
         0 => engine.options().threads,
         given => given,
     };
-    let wanted_rows = if request.batch_rows == 0 {
-        DEFAULT_BATCH_ROWS
-    } else {
-        request.batch_rows
+    let batch_rows = match request.batch_rows {
+        0 => DEFAULT_BATCH_ROWS,
+        given => given,
     };
     let limit = request.limit.unwrap_or(usize::MAX);
-    let run_rows = wanted_rows
+    let run_rows = batch_rows
         .min(BATCH_BYTES / row_bytes(&reader))
         .min(limit)
         .max(1);
@@ -89,56 +125,27 @@ fn scan(view: &TableView, request: &ScanRequest) -> Result<Scan> {
     } else {
         0
     };
-    let planner = Planner::new(reader, ranges, run_rows);
-    Ok(start_sweep(
-        view,
-        planner,
-        request.limit,
-        wanted_rows,
-        ahead_rows,
-    ))
-}
-
-/// The rows of some blocks with some keys, in order. The blocks are all that have such keys, in the order of the index;
-/// open rows are left out.
-pub(crate) fn scan_blocks(view: &TableView, blocks: Vec<Block>, keys: KeyRange) -> Result<Scan> {
-    let reader = Arc::new(Reader::new(view, None, keys)?);
-    let run_rows = DEFAULT_BATCH_ROWS
-        .min(BATCH_BYTES / row_bytes(&reader))
-        .max(1);
-    let ahead_rows = match view.engine().options().threads {
-        1 => 0,
-        threads => 2 * threads * run_rows,
-    };
-    let planner = Planner {
-        walk: None,
-        blocks: blocks.into(),
-        open: Some(Vec::new()),
-        ..Planner::new(reader, Vec::new(), run_rows)
-    };
-    Ok(start_sweep(view, planner, None, run_rows, ahead_rows))
-}
-
-fn start_sweep(
-    view: &TableView,
-    planner: Planner,
-    limit: Option<usize>,
-    batch_rows: usize,
-    ahead_rows: usize,
-) -> Scan {
-    let schema = Arc::clone(planner.reader.schema());
-    let metrics = Arc::clone(planner.reader.metrics());
-    let pool = Arc::clone(view.engine().pool());
-    let fair_rows = planner.most_run_rows.div_ceil(4);
+    let schema = Arc::clone(reader.schema());
+    let metrics = Arc::clone(reader.metrics());
+    let pool = Arc::clone(engine.pool());
+    let planner = Planner::new(reader, rows, run_rows);
+    let fair_rows = run_rows.div_ceil(4);
     let sweep = Sweep::new(planner, Arc::clone(&schema), pool, ahead_rows, fair_rows);
-    let closed = view.engine().closed().clone();
+    let closed = engine.closed().clone();
     let batches = Box::new(sweep);
-    let table = view.named();
-    Scan::new(schema, metrics, limit, batch_rows, batches, closed, table)
+    Scan::new(
+        schema,
+        metrics,
+        request.limit,
+        batch_rows,
+        batches,
+        closed,
+        table,
+    )
 }
 
 /// The keys of the rows that a scan wants, of those too that follow from the values it looks for.
-fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange {
+pub(super) fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange {
     let arrangement = definition.arrangement();
     let of_values = request
         .ranges
@@ -164,22 +171,44 @@ fn row_bytes(reader: &Reader) -> usize {
         .max(1)
 }
 
+/// Where the rows of a scan lie.
+#[derive(Default)]
+pub(super) struct Rows {
+    /// The first blocks, in order.
+    blocks: VecDeque<Block>,
+    /// Finds those after them; `None` where there are no more.
+    walk: Option<IndexWalk>,
+    /// Sections of open rows; `None` before they are needed.
+    open: Option<Vec<OpenSection>>,
+}
+
+impl Rows {
+    /// In what an index leads to, and in the open rows of the reader.
+    fn of_index(walk: Option<IndexWalk>) -> Self {
+        Self {
+            walk,
+            ..Self::default()
+        }
+    }
+
+    /// In these blocks, and in the open rows of the reader.
+    pub(super) fn of_blocks(blocks: Vec<Block>) -> Self {
+        Self {
+            blocks: blocks.into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Finds the sources of a scan.
 struct Planner {
     reader: Arc<Reader>,
-    ranges: Vec<(u32, ValueRange)>,
-    walk: Option<Walk<Arc<Store>>>,
-    /// The next blocks in order.
-    blocks: VecDeque<Block>,
-    /// Sections of open rows; `None` before they are needed.
-    open: Option<Vec<OpenSection>>,
+    rows: Rows,
     /// The end of the rows that reach furthest.
     reach: Option<Place>,
     /// Rows to decode in one go: few at first.
     run_rows: usize,
     most_run_rows: usize,
-    pages: u64,
-    candidates: u64,
 }
 
 struct OpenSection {
@@ -197,71 +226,34 @@ impl OpenSection {
 }
 
 impl Planner {
-    fn new(reader: Arc<Reader>, ranges: Vec<(u32, ValueRange)>, most_run_rows: usize) -> Self {
-        let KeyRange { first, last } = reader.keys();
-        let tree = &reader.snapshot().tree;
-        let total = tree.total().map_or(0, |total| total.blocks);
-        reader.metrics().add(Counter::blocks_total, total);
-        let walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
+    fn new(reader: Arc<Reader>, rows: Rows, most_run_rows: usize) -> Self {
         Self {
-            walk: (first <= last).then_some(walk),
             reader,
-            ranges,
-            blocks: VecDeque::new(),
-            open: None,
+            rows,
             reach: None,
             run_rows: FIRST_ROWS.min(most_run_rows),
             most_run_rows,
-            pages: 0,
-            candidates: 0,
         }
     }
 
     /// The block `ahead` blocks after the next one.
     fn peek(&mut self, ahead: usize) -> Result<Option<&Block>> {
-        while self.blocks.len() <= ahead {
-            let Some(walk) = &mut self.walk else {
+        let Rows { blocks, walk, .. } = &mut self.rows;
+        while blocks.len() <= ahead {
+            let Some(finding) = walk else {
                 return Ok(None);
             };
-            let (ranges, metrics) = (&self.ranges, self.reader.metrics());
-            let table = self.reader.snapshot();
-            let next = walk.next_at(|entry, place| {
-                if ranges
-                    .iter()
-                    .any(|(column, range)| entry.prunes(*column, range))
-                {
-                    metrics.add(Counter::blocks_pruned_by_summary, entry.blocks);
-                    return Step::Skip;
-                }
-                step_into(table, entry, place)
-            })?;
-            metrics.add(Counter::pages_loaded, walk.pages() - self.pages);
-            self.pages = walk.pages();
-            match next {
-                Some(block) => {
-                    self.candidates += 1;
-                    let block = Block::found(table, block, walk.place());
-                    self.blocks.push_back(block);
-                }
-                None => self.walk_ended(),
+            match finding.next()? {
+                Some(block) => blocks.push_back(block),
+                None => *walk = None,
             }
         }
-        Ok(self.blocks.get(ahead))
-    }
-
-    fn walk_ended(&mut self) {
-        self.walk = None;
-        let metrics = self.reader.metrics();
-        let seen = self.candidates + metrics.blocks_pruned_by_summary();
-        metrics.add(
-            Counter::blocks_pruned_by_time,
-            metrics.blocks_total().saturating_sub(seen),
-        );
+        Ok(blocks.get(ahead))
     }
 
     /// The open rows that come first.
     fn next_open(&mut self) -> Result<Option<(Place, usize)>> {
-        let sections = match &mut self.open {
+        let sections = match &mut self.rows.open {
             Some(sections) => sections,
             none => {
                 let sections = if self.reader.keys().is_empty() {
@@ -290,7 +282,11 @@ impl Planner {
 
     /// The open rows of a section up to `limit`, of which there is at least one.
     fn take_open(&mut self, index: usize, first: Place, limit: Option<Place>) -> Source {
-        let sections = self.open.as_mut().map_or(&mut [][..], Vec::as_mut_slice);
+        let sections = self
+            .rows
+            .open
+            .as_mut()
+            .map_or(&mut [][..], Vec::as_mut_slice);
         let section = &mut sections[index];
         let rows = match limit {
             Some((key, arrival)) => section.rows.rows_before(section.done, key, arrival),
@@ -318,7 +314,7 @@ impl Planner {
 
     /// The next block, and those after it that can be read in one go.
     fn take_block(&mut self, open: Option<Place>) -> Result<Option<Source>> {
-        let Some(block) = self.blocks.pop_front() else {
+        let Some(block) = self.rows.blocks.pop_front() else {
             return Ok(None);
         };
         let first = start(&block.entry);
@@ -342,7 +338,7 @@ impl Planner {
         {
             rows += usize::try_from(next.entry.rows).unwrap_or(usize::MAX);
             self.reach = self.reach.max(Some(end(&next.entry)));
-            self.blocks.pop_front();
+            self.rows.blocks.pop_front();
             run.push(next);
         }
         self.run_rows = (2 * self.run_rows).min(self.most_run_rows);
@@ -372,7 +368,7 @@ impl Plan for Planner {
         let block = self.peek(0)?.map(|block| start(&block.entry));
         match open {
             Some((first, index)) if block.is_none_or(|block| first < block) => {
-                let starts = self.open.iter().flatten().enumerate();
+                let starts = self.rows.open.iter().flatten().enumerate();
                 let others = starts
                     .filter(|(other, _)| *other != index)
                     .filter_map(|(_, section)| section.start());
@@ -385,7 +381,7 @@ impl Plan for Planner {
 }
 
 /// Up to `count` ranges of keys with about as many rows each, which together are `keys`.
-fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
+pub(super) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
     if count < 2 || keys.is_empty() || view.definition().key_ids().is_empty() {
         return Ok(vec![keys]);
     }

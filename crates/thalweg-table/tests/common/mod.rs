@@ -18,6 +18,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
     AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, Durability, Engine,
-    EngineOptions, KeyRange, Maintained, ScanRequest, Table, TableView, Value, ValueRange,
+    EngineOptions, KeyRange, Maintained, ScanRequest, ScanTask, Table, TableView, Value,
+    ValueRange,
 };
 
 /// Sequences of all tests together.
@@ -622,6 +624,12 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
             "{request:?}"
         );
     }
+    let schema = Arc::clone(view.scan(request).unwrap().schema());
+    assert_eq!(
+        rows_of_tasks(view, request),
+        in_one(&schema, &batches),
+        "{request:?}"
+    );
     let mut rows = expected.iter();
     for batch in &batches {
         for row in 0..batch.num_rows() {
@@ -631,6 +639,31 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
             }
         }
     }
+}
+
+fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> RecordBatch {
+    concat_batches(schema, batches).unwrap()
+}
+
+/// The rows of the tasks that a scan was cut into, each after a journey as bytes.
+fn rows_of_tasks(view: &TableView, request: &ScanRequest) -> RecordBatch {
+    let tasks = view.scan_tasks(request, 3).unwrap();
+    assert!(tasks.len() <= 3);
+    let (mut schema, mut batches) = (None, Vec::new());
+    for task in tasks {
+        let message = task.encode().unwrap();
+        let arrived = ScanTask::decode(view.engine(), &message).unwrap();
+        assert_eq!(arrived.encode().unwrap(), message);
+        assert_eq!(arrived.most_rows(), task.most_rows());
+        let scan = arrived.run().unwrap();
+        schema = Some(Arc::clone(scan.schema()));
+        let rows = collect(scan);
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        assert!(count as u64 <= task.most_rows());
+        batches.extend(rows);
+    }
+    let all = in_one(&schema.unwrap(), &batches);
+    all.slice(0, all.num_rows().min(request.limit.unwrap_or(usize::MAX)))
 }
 
 /// Of the rows with the text of the first one each is found once.

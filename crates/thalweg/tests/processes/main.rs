@@ -19,6 +19,7 @@ mod readers;
 mod roles;
 mod rows;
 mod stopped;
+mod tasks;
 
 /// A number from the environment.
 fn setting(name: &str, default: u64) -> u64 {

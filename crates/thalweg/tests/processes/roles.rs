@@ -65,6 +65,7 @@ pub(crate) fn run() {
         "reader" => read(&place, usize::try_from(setting(READER, 0)).unwrap()),
         "forker" => crate::forks::hold_and_fork(&place),
         "patient" => crate::stopped::read_patiently(&place, &place.ledger()),
+        "task runner" => crate::tasks::run_tasks(&place),
         other => panic!("no role {other}"),
     }
 }
