@@ -24,7 +24,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_planner::SqlPlanner;
-use thalweg_query::{Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
+use thalweg_query::{Params, QueryOptions, ScalarValue, Session, TableScan};
 use thalweg_table::{CreateOptions, Engine, EngineOptions, KeyRange};
 use tokio::runtime::{Builder, Runtime};
 
@@ -166,7 +166,7 @@ const QUESTIONS: [Question; 13] = [
     }),
 ];
 
-fn stored(rows: i64) -> SqlEngine {
+fn stored(rows: i64) -> Session {
     let options = EngineOptions {
         threads: THREADS,
         ..EngineOptions::default()
@@ -181,7 +181,7 @@ fn stored(rows: i64) -> SqlEngine {
         threads: THREADS,
         ..QueryOptions::default()
     };
-    SqlEngine::new(engine, options).expect("SQL")
+    Session::new(engine, options).expect("SQL")
 }
 
 /// DataFusion as it comes.
@@ -297,7 +297,7 @@ fn main() {
     replay(&engine);
 }
 
-fn statements(engine: &SqlEngine, plain: Option<&Plain>, ranges: Ranges) {
+fn statements(engine: &Session, plain: Option<&Plain>, ranges: Ranges) {
     let start = |text: &str| engine.sql(text, &Params::None, &[]).expect(text);
     let rows = |text: &str| count(&start(text).collect().expect(text));
     println!(
@@ -322,7 +322,7 @@ fn statements(engine: &SqlEngine, plain: Option<&Plain>, ranges: Ranges) {
     }
 }
 
-fn prepared(engine: &SqlEngine, ranges: Ranges) {
+fn prepared(engine: &Session, ranges: Ranges) {
     let prepared = engine.prepare("SELECT * FROM t WHERE ts >= $1 AND ts < $2");
     let prepared = prepared.expect("a statement");
     let time = |row| ScalarValue::TimestampMillisecond(Some(START_MS + row), None);
@@ -340,7 +340,7 @@ fn prepared(engine: &SqlEngine, ranges: Ranges) {
     }
 }
 
-fn scans(engine: &SqlEngine, ranges: Ranges) {
+fn scans(engine: &Session, ranges: Ranges) {
     let table = engine.engine().table("t").expect("the table");
     for length in [200, 2_000] {
         let (us, rows) = median_us(|turn| {
@@ -359,7 +359,7 @@ fn scans(engine: &SqlEngine, ranges: Ranges) {
     }
 }
 
-fn replay(engine: &SqlEngine) {
+fn replay(engine: &Session) {
     let start = Instant::now();
     let mut result = engine
         .sql("SELECT * FROM t", &Params::None, &[])

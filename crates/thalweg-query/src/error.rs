@@ -1,5 +1,6 @@
 //! Conversion between the two error types: an error of a table keeps its kind on its way through DataFusion.
 
+use crate::memory::OF_SESSION;
 use crate::wording::{self, columns::wrong_names, reworded, syntax};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -126,6 +127,11 @@ fn message_of(error: &DataFusionError) -> String {
             ),
         },
         DataFusionError::SQL(inner, _) => syntax::reworded(&inner.to_string()),
+        DataFusionError::ResourcesExhausted(text) if text.contains(OF_SESSION) => {
+            format!(
+                "the statement needs more memory than {OF_SESSION} allows: raise it, or select fewer columns or rows"
+            )
+        }
         DataFusionError::ResourcesExhausted(text) if !text.contains("disk") => {
             format!(
                 "the statement needs more memory than memory_limit{}: raise it, or select fewer columns or rows",

@@ -101,26 +101,25 @@ pub(crate) fn columns(insert: &Insert, definition: &TableDefinition) -> Result<V
     Ok(positions)
 }
 
-/// Appends rows whose columns stand for `positions`. `of_query`: a query can make other values of them.
-pub(crate) fn append(
+/// Rows whose columns stand for `positions`, as rows of the table. `of_query`: a query can make other values of them.
+pub(crate) fn assigned(
     table: &Table,
     positions: &[usize],
     batches: impl Iterator<Item = Result<RecordBatch>>,
     of_query: bool,
-) -> Result<u64> {
+) -> impl Iterator<Item = Result<RecordBatch>> {
     let definition = table.definition();
     let mut refusals = Refusals {
         table: table.name(),
         before: 0,
         of_query,
     };
-    let assigned = batches.map(|batch| {
+    batches.map(move |batch| {
         let batch = batch?;
         let assigned = assign_batch(&definition, positions, &batch, &refusals)?;
         refusals.before += batch.num_rows();
         Ok(assigned)
-    });
-    table.append(assigned, None)
+    })
 }
 
 /// The errors for values that columns do not take.

@@ -1,6 +1,6 @@
 //! SQL for Thalweg through Apache DataFusion.
 //!
-//! [`SqlEngine`] runs statements on a [`thalweg_table::Engine`] and hands back [`QueryResult`]s to pull rows from.
+//! [`Session`] runs statements on a [`thalweg_table::Engine`] and hands back [`QueryResult`]s to pull rows from.
 //!
 //! Invariants
 //! - This is the only crate that names DataFusion.
@@ -16,9 +16,9 @@ mod conditions;
 mod constant_params;
 pub mod csv;
 mod ddl;
+mod deadline;
 mod dependencies;
 mod dialect;
-mod engine;
 mod error;
 mod extra;
 mod from_first;
@@ -31,6 +31,7 @@ mod lists;
 mod lists_apart;
 mod literals;
 mod meaning;
+mod memory;
 mod metrics;
 mod names;
 mod number_tokens;
@@ -38,6 +39,8 @@ mod offered;
 mod options;
 mod params;
 mod parse;
+mod planner;
+mod plans;
 mod powers;
 mod precedence;
 mod pushdown;
@@ -50,11 +53,13 @@ mod scan;
 mod scan_exec;
 mod semi_joins;
 mod session;
+mod settings;
 mod several;
 mod spill;
 mod stack;
 mod statement;
 mod stop;
+mod stream;
 mod subquery_orders;
 mod summarize;
 mod system;
@@ -69,10 +74,12 @@ mod unsupported_statements;
 mod wording;
 
 pub use datafusion::common::ScalarValue;
-pub use engine::{Prepared, SqlEngine};
 pub use extra::ExtraTable;
 pub use options::QueryOptions;
 pub use params::Params;
 pub use result::{CancelHandle, Fetched, QueryResult};
 pub use scan::TableScan;
+pub use session::{Prepared, Session};
+pub use settings::SessionSettings;
 pub use several::{PlacedStatement, several_statements};
+pub use stream::QueryStream;

@@ -66,6 +66,16 @@ pub(crate) enum Request {
     Summarize(Box<DfStatement>),
 }
 
+impl Request {
+    /// Whether it changes something.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Insert(_) | Self::CreateTable(_) | Self::DropTables { .. }
+        )
+    }
+}
+
 /// One statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsed {

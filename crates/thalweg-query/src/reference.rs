@@ -3,7 +3,7 @@
 //! A test compares the page with the engine. To write it anew: run the test with `REFERENCE_WRITE=1`.
 
 use crate::options::{DEFAULT_BATCH_ROWS, QueryOptions};
-use crate::session::Planner;
+use crate::planner::Planner;
 use crate::wording::in_sql;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::Documentation;

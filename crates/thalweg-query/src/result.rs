@@ -3,25 +3,29 @@
 //! Invariants: nothing runs before the first pull; batches without rows are never returned; after the end, an error or
 //! a cancellation nothing more comes; dropping a result stops its work.
 
+use crate::deadline::Deadline;
 use crate::dialect::output_names::visible;
 use crate::error::{cancelled, from_arrow, from_datafusion, of_table, query};
+use crate::session::Session;
 use crate::stack::with_room;
 use crate::stop::Stop;
-use crate::threads::{Running, Threads, wait_for};
+use crate::stream::QueryStream;
+use crate::threads::{Running, Threads, call_program, wait_for};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::StreamExt;
 use futures::future::{Either, select};
+use futures::{FutureExt, StreamExt};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use thalweg_table::{Error, Result, Scan};
+use thalweg_table::{Error, ErrorKind, Result, Scan};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
@@ -45,6 +49,10 @@ pub struct QueryResult {
     rows: Rows,
     cancel: CancelHandle,
     is_count: bool,
+    deadline: Option<Deadline>,
+    /// More rows than so many are an error.
+    most_rows: Option<u64>,
+    returned_rows: u64,
     /// The error that has ended the statement; each further call returns it again.
     failed: Option<Error>,
 }
@@ -53,10 +61,12 @@ enum Rows {
     /// In memory.
     Ready(std::vec::IntoIter<RecordBatch>),
     /// Straight from the table of that name.
-    Scan(Box<Scan>, String),
+    Scan(Box<Scan>, String, Session),
     /// Not started.
     Planned(Box<Planned>),
     Running(Source, Running),
+    /// For an async program: a thread of queries runs the operators.
+    Streaming(Spawned),
     Done,
 }
 
@@ -74,7 +84,13 @@ enum Source {
     /// Operators that run in the thread that pulls: no other has to wake up.
     Inline(SendableRecordBatchStream),
     /// Operators that may work for long between two checks for cancellation, on a thread of queries: the caller can leave.
-    Spawned(Receiver<Result<RecordBatch>>, Driver),
+    Spawned(Spawned),
+}
+
+/// Operators that run on a thread of queries.
+struct Spawned {
+    rows: Receiver<Result<RecordBatch>>,
+    driver: Driver,
 }
 
 /// The task of [`Source::Spawned`]; stops when it is dropped.
@@ -88,7 +104,7 @@ impl Drop for Driver {
 }
 
 impl Source {
-    fn start(planned: &Planned) -> Result<Self> {
+    fn start(planned: &Planned, deadline: Option<&Deadline>) -> Result<Self> {
         // Operators may start tasks at once.
         let _inside = planned.threads.enter();
         let (plan, task) = (Arc::clone(&planned.plan), Arc::clone(&planned.task));
@@ -96,20 +112,18 @@ impl Source {
         let Some(stop) = &planned.stop else {
             return Ok(Self::Inline(stream));
         };
-        Ok(Self::spawned(stream, &planned.threads, stop.clone()))
-    }
-
-    fn spawned(stream: SendableRecordBatchStream, threads: &Threads, stop: Stop) -> Self {
-        let (sender, receiver) = channel(1);
-        let task = threads.spawn(drive(stream, sender));
-        Self::Spawned(receiver, Driver(task, stop))
+        let spawned = Spawned::start(&planned.threads, stop.clone(), |rows| {
+            drive(stream, rows, deadline.cloned())
+        });
+        Ok(Self::Spawned(spawned))
     }
 
     /// Moves the operators to a thread of queries if the caller is a thread of some other runtime: they cannot run in it.
-    fn moved_away(self, threads: &Threads) -> Self {
+    fn moved_away(self, threads: &Threads, deadline: Option<&Deadline>) -> Self {
         match self {
             Self::Inline(stream) if !Threads::may_run_here() => {
-                Self::spawned(stream, threads, Stop::default())
+                let drive = |rows| drive(stream, rows, deadline.cloned());
+                Self::Spawned(Spawned::start(threads, Stop::default(), drive))
             }
             source => source,
         }
@@ -131,8 +145,8 @@ impl Source {
                     Either::Right(((), _)) => Err(cancelled()),
                 }
             }
-            Self::Spawned(receiver, driver) => {
-                let next = pin!(next_spawned(receiver, driver));
+            Self::Spawned(spawned) => {
+                let next = pin!(poll_fn(|context| spawned.poll_next(context)));
                 let stopped = pin!(cancel.cancelled());
                 match wait_for(select(next, stopped), wait) {
                     Some(Either::Left((fetched, _))) => fetched,
@@ -165,29 +179,81 @@ async fn next_inline(stream: &mut SendableRecordBatchStream, tell: bool) -> Resu
     .await
 }
 
-async fn next_spawned(
-    receiver: &mut Receiver<Result<RecordBatch>>,
-    driver: &mut Driver,
-) -> Result<Fetched> {
-    if let Some(batch) = receiver.recv().await {
-        return batch.map(Fetched::Batch);
+impl Spawned {
+    /// Starts a task on a thread of queries that sends its rows.
+    fn start<F>(
+        threads: &Threads,
+        stop: Stop,
+        task: impl FnOnce(Sender<Result<RecordBatch>>) -> F,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (sender, rows) = channel(1);
+        let driver = Driver(threads.spawn(task(sender)), stop);
+        Self { rows, driver }
     }
-    match (&mut driver.0).await {
-        Ok(()) => Ok(Fetched::End),
-        // Without this a panic would look like the end of the rows.
-        Err(error) => Err(query(format!("the query broke off: {error}"))),
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Fetched>> {
+        if let Some(batch) = ready!(self.rows.poll_recv(context)) {
+            return Poll::Ready(batch.map(Fetched::Batch));
+        }
+        Poll::Ready(match ready!(self.driver.0.poll_unpin(context)) {
+            Ok(()) => Ok(Fetched::End),
+            // Without this a panic would look like the end of the rows.
+            Err(error) => Err(query(format!("the query broke off: {error}"))),
+        })
     }
 }
 
-/// Pulls for a caller elsewhere, a batch ahead of it.
-async fn drive(mut stream: SendableRecordBatchStream, sender: Sender<Result<RecordBatch>>) {
-    while let Some(batch) = stream.next().await {
-        if matches!(&batch, Ok(batch) if batch.num_rows() == 0) {
+/// Pulls for a caller elsewhere, a batch ahead of it. Once the time is over nothing is held any more but the error.
+async fn drive(
+    mut stream: SendableRecordBatchStream,
+    sender: Sender<Result<RecordBatch>>,
+    deadline: Option<Deadline>,
+) {
+    loop {
+        let next = match in_time(stream.next(), deadline.as_ref()).await {
+            Ok(Some(batch)) => batch.map_err(from_datafusion),
+            Ok(None) => return,
+            Err(late) => Err(late),
+        };
+        if matches!(&next, Ok(batch) if batch.num_rows() == 0) {
             continue;
         }
-        if sender.send(batch.map_err(from_datafusion)).await.is_err() {
-            return;
+        let is_last = next.is_err();
+        match in_time(sender.send(next), deadline.as_ref()).await {
+            Ok(Ok(())) if !is_last => {}
+            Ok(_) => return,
+            Err(late) => {
+                drop(stream);
+                // If nobody waits any more, nobody wants to know.
+                let _ = sender.send(Err(late)).await;
+                return;
+            }
         }
+    }
+}
+
+/// What a future brings before the deadline.
+async fn in_time<F: Future>(future: F, deadline: Option<&Deadline>) -> Result<F::Output> {
+    let Some(deadline) = deadline else {
+        return Ok(future.await);
+    };
+    let in_time = tokio::time::timeout(deadline.left(), future).await;
+    in_time.map_err(|_| deadline.error())
+}
+
+/// Runs a task for as long as the statement is not cancelled. Whoever waits for its rows then learns of it when it asks again.
+async fn until_cancelled(task: impl Future<Output = ()>, cancel: &CancelHandle) {
+    let (task, stopped) = (pin!(task), pin!(cancel.cancelled()));
+    select(task, stopped).await;
+}
+
+fn next_of_scan(scan: &mut Scan, table: &str) -> Result<Fetched> {
+    match scan.next() {
+        Some(batch) => Ok(Fetched::Batch(batch.map_err(|e| of_table(e, table))?)),
+        None => Ok(Fetched::End),
     }
 }
 
@@ -254,7 +320,11 @@ impl CancelHandle {
 
 impl QueryResult {
     /// `names`: what the columns are called, if not as in the plan.
-    pub(crate) fn planned(planned: Planned, names: Option<&[String]>) -> Self {
+    pub(crate) fn planned(
+        planned: Planned,
+        names: Option<&[String]>,
+        deadline: Option<Deadline>,
+    ) -> Self {
         let schema = planned.plan.schema();
         let shown = match names {
             Some(names) => with_names(&schema, names.iter().map(String::as_str)),
@@ -267,12 +337,27 @@ impl QueryResult {
         let schema = shown.unwrap_or(schema);
         let mut result = Self::new(schema, Rows::Planned(Box::new(planned)));
         result.is_renamed = is_renamed;
+        result.deadline = deadline;
         result
     }
 
-    pub(crate) fn scan(scan: Scan, table: &str) -> Self {
+    pub(crate) fn scan(
+        scan: Scan,
+        table: &str,
+        session: Session,
+        deadline: Option<Deadline>,
+    ) -> Self {
         let schema = Arc::clone(scan.schema());
-        Self::new(schema, Rows::Scan(Box::new(scan), table.to_owned()))
+        let rows = Rows::Scan(Box::new(scan), table.to_owned(), session);
+        let mut result = Self::new(schema, rows);
+        result.deadline = deadline;
+        result
+    }
+
+    /// The same rows, of which more than so many are an error.
+    pub(crate) fn of_at_most(mut self, most_rows: Option<u64>) -> Self {
+        self.most_rows = most_rows;
+        self
     }
 
     pub(crate) fn ready(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
@@ -297,6 +382,9 @@ impl QueryResult {
             rows,
             cancel: CancelHandle::default(),
             is_count: false,
+            deadline: None,
+            most_rows: None,
+            returned_rows: 0,
             failed: None,
         }
     }
@@ -348,17 +436,53 @@ impl QueryResult {
         Ok(batches)
     }
 
+    /// The rows as a stream for an async program. What was pulled already does not come again.
+    pub fn into_stream(self) -> QueryStream {
+        QueryStream::new(self)
+    }
+
     fn pull(&mut self, wait: Option<Duration>) -> Result<Fetched> {
         if let Some(error) = &self.failed {
             // After an error there may have been more rows: it is no end.
             return Err(error.clone());
         }
-        let fetched = with_room(|| self.pull_any(wait)).and_then(|fetched| self.renamed(fetched));
+        let fetched = with_room(|| self.pull_any(wait));
+        self.taken(fetched)
+    }
+
+    /// What a stream does when it is polled: [`Fetched::End`] also after an error.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Fetched>> {
+        if self.failed.is_some() {
+            return Poll::Ready(Ok(Fetched::End));
+        }
+        let fetched = ready!(with_room(|| self.poll_any(context)));
+        Poll::Ready(self.taken(fetched))
+    }
+
+    /// What was fetched, for the caller.
+    fn taken(&mut self, fetched: Result<Fetched>) -> Result<Fetched> {
+        let fetched = fetched.and_then(|fetched| self.counted(self.renamed(fetched)?));
         if matches!(fetched, Ok(Fetched::End) | Err(_)) {
             self.stop();
         }
         self.failed = fetched.as_ref().err().cloned();
         fetched
+    }
+
+    /// Counts rows against the limit of the session.
+    fn counted(&mut self, fetched: Fetched) -> Result<Fetched> {
+        let (Fetched::Batch(batch), Some(most_rows), false) =
+            (&fetched, self.most_rows, self.is_count)
+        else {
+            return Ok(fetched);
+        };
+        self.returned_rows += batch.num_rows() as u64;
+        if self.returned_rows > most_rows {
+            let message =
+                format!("the query returns more than the {most_rows} rows that its session allows");
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        Ok(fetched)
     }
 
     /// The rows under the names of the schema.
@@ -375,26 +499,109 @@ impl QueryResult {
     }
 
     fn pull_any(&mut self, wait: Option<Duration>) -> Result<Fetched> {
-        self.cancel.check()?;
+        loop {
+            self.cancel.check()?;
+            if let Some(deadline) = &self.deadline {
+                deadline.check()?;
+            }
+            // With a deadline each wait ends, so that it is noticed.
+            let left = self.deadline.as_ref().map(Deadline::left);
+            let until = wait.into_iter().chain(left).min();
+            let fetched = self.pull_once(until)?;
+            if wait.is_some() || !matches!(fetched, Fetched::Pending) {
+                return Ok(fetched);
+            }
+        }
+    }
+
+    fn pull_once(&mut self, wait: Option<Duration>) -> Result<Fetched> {
+        let deadline = self.deadline.as_ref();
         if let Rows::Planned(planned) = &self.rows {
             let running = Running::begin(&planned.threads, &planned.task);
-            self.rows = Rows::Running(Source::start(planned)?, running);
+            self.rows = Rows::Running(Source::start(planned, deadline)?, running);
         }
         self.rows = match std::mem::replace(&mut self.rows, Rows::Done) {
             Rows::Running(source, running) => {
-                Rows::Running(source.moved_away(running.threads()), running)
+                Rows::Running(source.moved_away(running.threads(), deadline), running)
             }
             rows => rows,
         };
         match &mut self.rows {
             Rows::Ready(batches) => Ok(batches.next().map_or(Fetched::End, Fetched::Batch)),
-            Rows::Scan(scan, table) => match scan.next() {
-                Some(batch) => Ok(Fetched::Batch(batch.map_err(|e| of_table(e, table))?)),
-                None => Ok(Fetched::End),
-            },
+            Rows::Scan(scan, table, _) => next_of_scan(scan, table),
             Rows::Running(source, running) => source.pull(running.threads(), &self.cancel, wait),
-            Rows::Planned(_) | Rows::Done => Ok(Fetched::End),
+            Rows::Planned(_) | Rows::Streaming(_) | Rows::Done => Ok(Fetched::End),
         }
+    }
+
+    fn poll_any(&mut self, context: &mut Context<'_>) -> Poll<Result<Fetched>> {
+        self.cancel.check()?;
+        self.rows = match std::mem::replace(&mut self.rows, Rows::Done) {
+            Rows::Planned(planned) => Rows::Streaming(self.spawned(*planned)),
+            Rows::Scan(scan, table, session) => {
+                Rows::Streaming(self.spawned_scan(scan, table, &session)?)
+            }
+            // Begun by the blocking calls: no thread of queries may be at work on it yet.
+            Rows::Running(source, running) => {
+                let source = match source {
+                    Source::Inline(stream) => {
+                        let drive = |rows| drive(stream, rows, self.deadline.clone());
+                        Source::Spawned(Spawned::start(running.threads(), Stop::default(), drive))
+                    }
+                    spawned => spawned,
+                };
+                Rows::Running(source, running)
+            }
+            rows => rows,
+        };
+        match &mut self.rows {
+            Rows::Ready(batches) => {
+                Poll::Ready(Ok(batches.next().map_or(Fetched::End, Fetched::Batch)))
+            }
+            Rows::Streaming(spawned) | Rows::Running(Source::Spawned(spawned), _) => {
+                spawned.poll_next(context)
+            }
+            _ => Poll::Ready(Ok(Fetched::End)),
+        }
+    }
+
+    /// Starts operators on a thread of queries, which may wait for the memory of others there.
+    fn spawned(&self, planned: Planned) -> Spawned {
+        let Planned {
+            plan,
+            task,
+            threads,
+            stop,
+        } = planned;
+        let (cancel, deadline) = (self.cancel.clone(), self.deadline.clone());
+        let of_task = Arc::clone(&threads);
+        Spawned::start(&threads, stop.unwrap_or_default(), |rows| async move {
+            let running = call_program(|| Running::begin(&of_task, &task));
+            match execute_stream(plan, task) {
+                Ok(stream) => until_cancelled(drive(stream, rows, deadline), &cancel).await,
+                // If nobody waits any more, nobody wants to know.
+                Err(error) => drop(rows.send(Err(from_datafusion(error))).await),
+            }
+            drop(running);
+        })
+    }
+
+    fn spawned_scan(&self, scan: Box<Scan>, table: String, session: &Session) -> Result<Spawned> {
+        let threads = session.workers()?;
+        let (cancel, deadline) = (self.cancel.clone(), self.deadline.clone());
+        let batches = scan.map(move |batch| {
+            batch.map_err(|error| crate::error::to_datafusion(of_table(error, &table)))
+        });
+        let schema = Arc::clone(&self.schema);
+        Ok(Spawned::start(
+            &threads,
+            Stop::default(),
+            |rows| async move {
+                let stream = futures::stream::iter(batches);
+                let stream = Box::pin(RecordBatchStreamAdapter::new(schema, stream));
+                until_cancelled(drive(stream, rows, deadline), &cancel).await;
+            },
+        ))
     }
 
     /// Frees everything but the schema.

@@ -1,543 +1,798 @@
-//! Planning: statements to operators, on a snapshot.
+//! SQL on a database: from a text to its rows.
 //!
-//! Invariants: what is expensive (functions, rules, options) is made once per connection; a statement adds its
-//! snapshot and its clock. No object store is registered and no table but stored, system and handed-in ones is
-//! ever resolved, so that no statement reaches a file.
+//! Invariants: statements that change something are done when the call returns; a query sees the snapshot of its call;
+//! sessions of one database share threads and plans, and each has its own settings, which hold for all of its statements.
 
-use crate::catalog::Resolver;
-use crate::dialect::operators::Operators;
-use crate::error::{query, to_datafusion};
-use crate::functions::{
-    bucket_origin, coalesced, described, epoch, floats, fractions, guarded, list_sum, mode, octets,
-    ordered_values, quantile, signed, simplified, time_patterns, time_zones, total, try_times,
-};
-use crate::meaning::correlated::nesting;
-use crate::meaning::with_both_zeros;
+use crate::catalog::{Resolver, plain_name};
+use crate::deadline::Deadline;
+use crate::dialect::output_names::Named;
+use crate::dialect::plain_values;
+use crate::error::{cancelled, from_datafusion, query};
+use crate::extra::ExtraTable;
+use crate::memory;
 use crate::options::QueryOptions;
-use crate::parse::written;
-use crate::pushdown::aggregate_exec::AggregatePlanner;
-use crate::rules::{
-    Rules, Shape, compares_floats, keeps_order, shape_of, with_limits_above_windows,
-};
-use crate::spill::UnnamedFiles;
+use crate::params::{BoundParams, Params};
+use crate::parse::Request;
+use crate::planner::StatementSession;
+use crate::plans::Plans;
+use crate::result::{Fetched, Planned, QueryResult};
+use crate::rules::runs_inline;
+use crate::scan::TableScan;
+use crate::settings::SessionSettings;
 use crate::stack::with_room;
-use crate::subquery_orders::kept_where_they_count;
-use crate::table::StatementTables;
-use async_trait::async_trait;
-use chrono::{DateTime, SubsecRound, Utc};
-use datafusion::catalog::{CatalogProviderList, Session};
-use datafusion::common::alias::AliasGenerator;
-use datafusion::common::config::{ConfigOptions, TableOptions};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{
-    DFSchema, DataFusionError, Result, SchemaError, config_err, plan_datafusion_err, plan_err,
-};
-use datafusion::execution::config::SessionConfig;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::{SessionStateDefaults, TaskContext};
-use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::logical_expr::registry::{ExtensionTypeRegistryRef, FunctionRegistry};
-use datafusion::logical_expr::{
-    AggregateUDF, Analyze, Explain, Expr, HigherOrderUDF, LogicalPlan, PlanType, ScalarUDF,
-    ToStringifiedPlan, WindowUDF,
-};
-use datafusion::optimizer::OptimizerConfig;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use datafusion_sql::parser::{ExplainStatement, Statement as DfStatement};
-use datafusion_sql::planner::{ParserOptions, PlannerContext};
-use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, SelectItem, SetExpr, Statement as SqlStatement,
-};
-use std::any::Any;
-use std::borrow::Cow;
-use std::collections::HashMap;
+use crate::statement::Statement;
+use crate::stop::{Stop, stoppable};
+use crate::stream::QueryStream;
+use crate::threads::{Threads, call_program, wait_for};
+use crate::wording::columns::with_text_as_written;
+use crate::{ddl, insert, summarize, system, unquoted_dates};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use chrono::Utc;
+use datafusion::common::ScalarValue;
+use datafusion::execution::TaskContext;
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::resolve::resolve_table_references;
+use datafusion_sql::sqlparser::ast::{CreateTable, Expr, Insert, Query, Statement as SqlStatement};
+use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
-use thalweg_planner::SqlPlanner;
-use thalweg_table::schema::fold_name;
-use thalweg_table::{DatabaseView, Error, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thalweg_env::sync::Mutex;
+use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
+use tokio::sync::oneshot;
 
-/// The parts that all statements of a connection share.
-#[derive(Debug)]
-pub(crate) struct Planner {
-    base: SessionState,
-    rules: Rules,
-    /// One pass of the short list finds all it can.
-    short_config: SessionConfig,
-    full_config: SessionConfig,
-    /// Rows of a table stay in its order: it is read in one part.
-    ordered_config: SessionConfig,
+/// How long an INSERT waits for rows between two calls of `go_on`.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// SQL on a database, for one connection. Clones are the same session; those of one database share plans and threads, so that
+/// another one costs next to nothing. All calls but [`Self::run`] block, also inside an async task: make them where blocking is fine.
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+    settings: Arc<SessionSettings>,
+    /// What operators take from their surroundings: the memory that they may use.
     task: Arc<TaskContext>,
-    options: QueryOptions,
 }
 
-impl Planner {
-    pub(crate) fn new(options: QueryOptions) -> Result<Self> {
-        let full_config = config(&options)?;
-        let mut short_config = full_config.clone();
-        short_config.options_mut().optimizer.max_passes = 1;
-        let mut ordered_config = full_config.clone();
-        ordered_config
-            .options_mut()
-            .optimizer
-            .repartition_file_scans = false;
-        let runtime = runtime(&options)?;
-        let base = SessionStateBuilder::new()
-            .with_config(full_config.clone())
-            .with_runtime_env(Arc::clone(&runtime))
-            .with_scalar_functions(scalar_functions())
-            .with_aggregate_functions(aggregate_functions())
-            .with_window_functions(SessionStateDefaults::default_window_functions())
-            .with_expr_planners(expr_planners())
-            .with_table_function_list(SessionStateDefaults::default_table_functions())
-            .build();
-        // Operators find their functions in the plan: the task needs none.
-        let task = TaskContext::new(
-            None,
-            base.session_id().to_owned(),
-            full_config.clone(),
-            HashMap::new(),
-            HashMap::new(),
-            HashMap::new(),
-            HashMap::new(),
-            runtime,
-        );
+/// What all sessions of a database have in common.
+struct Shared {
+    engine: Engine,
+    plans: Plans,
+    threads: usize,
+    /// Started by the first query.
+    workers: Mutex<Option<Arc<Threads>>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        with_room(|| self.plans.clear());
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("threads", &self.shared.threads)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A statement that was parsed and, if it has no parameters, planned.
+#[derive(Clone)]
+pub struct Prepared {
+    session: Session,
+    statement: Arc<Statement>,
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared")
+            .field("parameters", &self.parameter_names())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Prepared {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the parameters do not fit, or as [`Session::sql`].
+    pub fn execute(&self, params: &Params) -> Result<QueryResult> {
+        self.execute_while(params, &|| true)
+    }
+
+    /// Runs it as [`Self::execute`] does, for a caller that may cancel it; see [`Session::sql_while`].
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_while(&self, params: &Params, go_on: &dyn Fn() -> bool) -> Result<QueryResult> {
+        let call = Call {
+            extra: &[],
+            go_on,
+            deadline: self.session.deadline(),
+        };
+        let rows = with_room(|| self.session.execute(&self.statement, params, &call))?;
+        Ok(rows.of_at_most(self.session.settings.most_result_rows))
+    }
+
+    /// The parameters in the order of their places: names without `$`, or numbers.
+    pub fn parameter_names(&self) -> &[String] {
+        &self.statement.parsed.placeholders.names
+    }
+}
+
+impl Session {
+    /// SQL on `engine`, without limits of its own.
+    ///
+    /// # Errors
+    /// When the options make no sense.
+    pub fn new(engine: Engine, options: QueryOptions) -> Result<Self> {
+        let options = options.resolve(&engine);
+        let threads = options.threads;
+        let plans = Plans::new(options)?;
+        let task = Arc::clone(plans.planner().task());
         Ok(Self {
-            base,
-            rules: Rules::new(),
-            short_config,
-            full_config,
-            ordered_config,
-            task: Arc::new(task),
-            options,
+            shared: Arc::new(Shared {
+                engine,
+                plans,
+                threads,
+                workers: Mutex::default(),
+            }),
+            settings: Arc::default(),
+            task,
         })
     }
 
-    fn config_of(&self, shape: Shape, keeps_order: bool) -> &SessionConfig {
-        match shape {
-            _ if keeps_order => &self.ordered_config,
-            Shape::Any => &self.full_config,
-            Shape::Plain | Shape::Chain => &self.short_config,
-        }
+    /// A session of the same database with other settings.
+    ///
+    /// # Errors
+    /// `Invalid` for settings that make no sense.
+    pub fn with(&self, settings: SessionSettings) -> Result<Self> {
+        settings.check()?;
+        let common = self.shared.plans.planner().task();
+        let task = match settings.memory_limit_bytes {
+            None => Arc::clone(common),
+            Some(limit_bytes) => memory::limited(common, limit_bytes)?,
+        };
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            settings: Arc::new(settings),
+            task,
+        })
     }
 
-    pub(crate) fn task(&self) -> &Arc<TaskContext> {
-        &self.task
+    /// Its settings.
+    pub fn settings(&self) -> &SessionSettings {
+        &self.settings
     }
 
-    /// The functions and settings that SQL is planned with.
-    pub(crate) fn base(&self) -> &SessionState {
-        &self.base
+    /// The database.
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
     }
 
-    /// SQL to an unoptimised plan.
-    pub(crate) fn logical(
+    /// Runs one statement. What changes something is done when this returns, and its result is one row `count`; a query
+    /// takes its snapshot now and runs when its rows are pulled. Names of tables that the database does not have are
+    /// looked up in `extra`.
+    ///
+    /// # Errors
+    /// `Query` for what cannot be parsed or planned, `Unsupported` for what this version does not offer, and whatever
+    /// tables report.
+    pub fn sql(
         &self,
-        statement: DfStatement,
-        resolver: &Resolver<'_>,
-        context: &mut PlannerContext,
-    ) -> Result<LogicalPlan> {
-        let planner = SqlPlanner::new(resolver, self.parser_options());
-        match statement {
-            DfStatement::Statement(inner) => {
-                let given = given_names(&inner);
-                let planned = planner.plan(*inner, context);
-                let plan = planned.map_err(|error| explain_given_name(error, &given))?;
-                kept_where_they_count(plan)
-            }
-            DfStatement::Explain(explain) => {
-                let frame = DfStatement::Explain(ExplainStatement {
-                    options: explain.options,
-                    statement: Box::new(written("SELECT 1").map_err(to_datafusion)?),
-                });
-                let frame = planner.plan_any(frame)?;
-                explaining(frame, self.logical(*explain.statement, resolver, context)?)
-            }
-            other => planner.plan_any(other),
-        }
+        text: &str,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+    ) -> Result<QueryResult> {
+        self.sql_while(text, params, extra, &|| true)
     }
 
-    /// A condition of SQL on the columns of a table.
-    pub(crate) fn condition(
+    /// Runs a statement as [`Self::sql`] does, for a caller that may cancel it. An INSERT from a query calls `go_on` every now and
+    /// then; if that returns false, it stores nothing and fails. Other statements are done soon.
+    ///
+    /// # Errors
+    /// As [`Self::sql`].
+    pub fn sql_while(
         &self,
-        condition: SqlExpr,
-        schema: &DFSchema,
-        resolver: &Resolver<'_>,
-    ) -> Result<Expr> {
-        SqlPlanner::new(resolver, self.parser_options()).expression(condition, schema)
+        text: &str,
+        params: &Params,
+        extra: &[(String, ExtraTable)],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<QueryResult> {
+        let call = Call {
+            extra,
+            go_on,
+            deadline: self.deadline(),
+        };
+        let rows = with_room(|| self.sql_here(text, params, &call))?;
+        Ok(rows.of_at_most(self.settings.most_result_rows))
     }
 
-    fn parser_options(&self) -> ParserOptions {
-        ParserOptions::new().with_map_string_types_to_utf8view(false)
-    }
-}
-
-/// EXPLAIN of another plan. DataFusion plans what is explained without the types of its parameters.
-fn explaining(frame: LogicalPlan, plan: LogicalPlan) -> Result<LogicalPlan> {
-    let plan = Arc::new(plan);
-    match frame {
-        LogicalPlan::Explain(explain) => Ok(LogicalPlan::Explain(Explain {
-            stringified_plans: vec![plan.to_stringified(PlanType::InitialLogicalPlan)],
-            plan,
-            ..explain
-        })),
-        LogicalPlan::Analyze(analyze) => Ok(LogicalPlan::Analyze(Analyze {
-            input: plan,
-            ..analyze
-        })),
-        _ => plan_err!("EXPLAIN is planned as something else"),
-    }
-}
-
-/// The names that a query gives to its columns.
-fn given_names(statement: &SqlStatement) -> Vec<String> {
-    let SqlStatement::Query(query) = statement else {
-        return Vec::new();
-    };
-    let SetExpr::Select(select) = &*query.body else {
-        return Vec::new();
-    };
-    let name = |item: &SelectItem| match item {
-        // A column that is named as it is called gives no name of its own.
-        SelectItem::ExprWithAlias { expr, alias } if expr.to_string() != alias.value => {
-            Some(alias.value.clone())
+    fn sql_here(&self, text: &str, params: &Params, call: &Call<'_>) -> Result<QueryResult> {
+        if let Some(rows) = self.lifted(text, params, call) {
+            return Ok(rows);
         }
-        _ => None,
-    };
-    select.projection.iter().filter_map(name).collect()
-}
-
-/// Explains a missing column whose name is an alias of the same SELECT; other errors stay as they are.
-fn explain_given_name(error: DataFusionError, given: &[String]) -> DataFusionError {
-    let name = match error.find_root() {
-        DataFusionError::SchemaError(inner, _) => match &**inner {
-            SchemaError::FieldNotFound { field, .. } if field.relation.is_none() => &field.name,
-            _ => return error,
-        },
-        _ => return error,
-    };
-    if !given
-        .iter()
-        .any(|given| fold_name(given) == fold_name(name))
-    {
-        return error;
-    }
-    to_datafusion(query(format!(
-        "\"{name}\" is a name that this SELECT gives: its WHERE and its other columns do not know it; repeat the expression, or write \
-         SELECT * FROM (SELECT ... AS {name} FROM ...) WHERE {name} ..."
-    )))
-}
-
-/// The planners of expressions; ours come first.
-fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
-    let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(Operators)];
-    planners.extend(SessionStateDefaults::default_expr_planners());
-    planners
-}
-
-fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
-    let functions = list_sum::exact(SessionStateDefaults::default_scalar_functions());
-    let functions = epoch::nearest(octets::of_blobs(coalesced::of_times(functions)));
-    let functions = signed::counts(simplified::with_same_answers(functions));
-    let mut functions = guarded::guarded(functions);
-    functions.extend(time_zones::functions());
-    functions.push(bucket_origin::function());
-    functions.push(time_patterns::function());
-    functions.push(fractions::function());
-    functions.extend(described::functions());
-    functions.push(try_times::function());
-    functions
-}
-
-fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    let functions = SessionStateDefaults::default_aggregate_functions();
-    let mut functions = quantile::exact(floats::settled(total::exact(functions)));
-    functions.extend(mode::functions());
-    functions.extend(ordered_values::functions());
-    functions
-}
-
-fn config(options: &QueryOptions) -> Result<SessionConfig> {
-    let mut config = SessionConfig::new()
-        .with_target_partitions(options.threads)
-        .with_batch_size(options.batch_rows)
-        .with_information_schema(false)
-        .with_create_default_catalog_and_schema(false);
-    let settings = config.options_mut();
-    settings.sql_parser.map_string_types_to_utf8view = false;
-    // It would drop sorts that decide what a LIMIT takes; `subquery_orders` drops the others.
-    settings.sql_parser.enable_subquery_sort_elimination = false;
-    // Scans read ahead themselves; a gigabyte more would only fill the memory.
-    settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
-    // Scans cut themselves where it helps; handing batches around in turn only adds threads to wait for.
-    settings.optimizer.enable_round_robin_repartition = false;
-    // A union has NULL where one of its sides may have it, which the plan of operators knows better than that of the statement.
-    settings.execution.skip_physical_aggregate_schema_check = true;
-    Ok(config)
-}
-
-fn runtime(options: &QueryOptions) -> Result<Arc<RuntimeEnv>> {
-    let spill = DiskManagerMode::Custom(Arc::new(UnnamedFiles));
-    let spill = DiskManagerBuilder::default().with_mode(spill);
-    let mut builder = RuntimeEnvBuilder::new().with_disk_manager_builder(spill);
-    if let Some(limit) = options.memory_limit_bytes {
-        let Ok(limit) = usize::try_from(limit) else {
-            return config_err!("a memory limit of {limit} bytes is beyond this machine");
-        };
-        builder = builder.with_memory_pool(Arc::new(FairSpillPool::new(limit)));
-    }
-    let runtime = builder.build_arc()?;
-    runtime.deregister_object_store(ObjectStoreUrl::local_filesystem().as_ref())?;
-    Ok(runtime)
-}
-
-/// The session of one execution of one statement.
-pub(crate) struct StatementSession {
-    planner: Arc<Planner>,
-    tables: StatementTables,
-    shape: Shape,
-    keeps_order: bool,
-    props: ExecutionProps,
-    config: Arc<ConfigOptions>,
-    /// Made only when something wants to change it.
-    table_options: Option<Box<TableOptions>>,
-}
-
-impl StatementSession {
-    pub(crate) fn new(planner: &Arc<Planner>, view: DatabaseView, plan: &LogicalPlan) -> Self {
-        let shape = shape_of(plan);
-        let keeps_order = shape != Shape::Plain && keeps_order(plan);
-        let config = Arc::clone(planner.config_of(shape, keeps_order).options());
-        let mut props = ExecutionProps::new();
-        props.mark_start_execution(Arc::clone(&config));
-        let now = props.query_execution_start_time.unwrap_or_else(Utc::now);
-        let tables = StatementTables {
-            snapshot: view,
-            threads: planner.options.threads,
-            compares_floats: compares_floats(plan),
-        };
-        let mut session = Self {
-            planner: Arc::clone(planner),
-            tables,
-            shape,
-            keeps_order,
-            props,
-            config,
-            table_options: None,
-        };
-        session.set_now(now);
-        session
+        let statement = self.shared.plans.statement(text)?;
+        let done = self.execute(&statement, params, call);
+        done.map_err(|error| with_text_as_written(error, text))
     }
 
-    /// Sets the value of `now()`: microseconds, as in PostgreSQL and DuckDB, so that columns which count these take it.
-    pub(crate) fn set_now(&mut self, now: DateTime<Utc>) {
-        self.props.query_execution_start_time = Some(now.trunc_subsecs(6));
+    /// Runs the plan of all texts that differ from this one in numbers only, if there is one.
+    fn lifted(&self, text: &str, params: &Params, call: &Call<'_>) -> Option<QueryResult> {
+        if *params != Params::None || !call.extra.is_empty() {
+            return None;
+        }
+        let Shared { engine, plans, .. } = &*self.shared;
+        let (filled, view) = plans.lifted(engine, text)?;
+        self.start(&filled.plan, view, call.deadline.clone()).ok()
     }
 
-    /// Checks and rewrites a plan.
-    pub(crate) fn optimized(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        if let LogicalPlan::Explain(explain) = plan {
-            let inner = self.optimized(Arc::unwrap_or_clone(explain.plan))?;
-            let explain = Explain {
-                plan: Arc::new(inner),
-                logical_optimization_succeeded: true,
-                ..explain
+    /// When a statement that begins now is to be done.
+    fn deadline(&self) -> Option<Deadline> {
+        let timeout = self.settings.timeout?;
+        Some(Deadline::after(timeout, self.shared.engine.env()))
+    }
+
+    /// Runs one statement for an async program. Planning and operators run on the threads of queries, and no thread waits for the
+    /// commit of an INSERT that lists its values; those of many sessions that wait share a sync. Dropping the future cancels the
+    /// statement; an INSERT whose commit has begun may be stored all the same.
+    ///
+    /// # Errors
+    /// As [`Self::sql`]; `Limit` while 64 MiB of such inserts wait to be stored.
+    pub fn run(
+        &self,
+        text: &str,
+        params: Params,
+    ) -> impl Future<Output = Result<QueryStream>> + Send + use<> {
+        let (session, text) = (self.clone(), text.to_owned());
+        let deadline = self.deadline();
+        async move {
+            let caller = Caller::default();
+            let is_there = Arc::clone(&caller.0);
+            let threads = session.workers()?;
+            let begun = threads.spawn(async move {
+                let begun = session.begin(&text, &params, deadline, &is_there);
+                begun.map_err(|error| with_text_as_written(error, &text))
+            });
+            let broke_off = |error| query(format!("the statement broke off: {error}"));
+            let rows = match begun.await.map_err(broke_off)?? {
+                Begun::Rows(rows) => *rows,
+                Begun::Insert(stored) => {
+                    QueryResult::count(stored.await.map_err(|_| cancelled())??)
+                }
             };
-            return Ok(LogicalPlan::Explain(explain));
+            // From here on it is the stream that cancels it.
+            Ok(rows.into_stream())
         }
-        check_joins(&plan)?;
-        if self.shape == Shape::Any {
-            check_nesting(&plan)?;
-        }
-        self.keep_names_of(&plan);
-        let analyzed = self.planner.rules.analyzer(self.shape).execute_and_check(
-            plan,
-            &self.config,
-            |_, _| {},
-        )?;
-        self.planner
-            .rules
-            .optimizer(self.shape)
-            .optimize(analyzed, self, |_, _| {})
-            .map_err(|error| match error.find_root() {
-                // All columns were found when the statement was planned: here one is lost by taking a subquery apart.
-                DataFusionError::SchemaError(error, _)
-                    if matches!(&**error, SchemaError::FieldNotFound { .. }) =>
-                {
-                    plan_datafusion_err!(
-                        "a subquery that depends on the rows outside by more than =, or in a query in its FROM, is not offered: write FROM t LEFT JOIN u ON u.y < t.x GROUP BY t.x"
-                    )
-                }
-                _ => error,
-            })
     }
 
-    /// Makes sure that columns which the plan has are not called like those that DataFusion adds for common parts of expressions.
-    fn keep_names_of(&self, plan: &LogicalPlan) {
-        let number = |name: &str| name.strip_prefix("__common_expr_")?.parse::<u32>().ok();
-        // The closure cannot fail.
-        let _ = plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(_) | LogicalPlan::Projection(_) = node {
-                let names = node.schema().fields().iter().map(|field| field.name());
-                if let Some(last) = names.filter_map(|name| number(name)).max() {
-                    let last = usize::try_from(last).unwrap_or(usize::MAX - 1);
-                    self.props.alias_generator.update_min_id(last);
+    fn begin(
+        &self,
+        text: &str,
+        params: &Params,
+        deadline: Option<Deadline>,
+        is_there: &AtomicBool,
+    ) -> Result<Begun> {
+        let go_on = || is_there.load(Ordering::Relaxed);
+        let call = Call {
+            extra: &[],
+            go_on: &go_on,
+            deadline,
+        };
+        let rows = with_room(|| self.begin_here(text, params, &call))?;
+        Ok(match rows {
+            Begun::Rows(rows) => {
+                let rows = rows.of_at_most(self.settings.most_result_rows);
+                Begun::Rows(Box::new(rows))
+            }
+            stored => stored,
+        })
+    }
+
+    fn begin_here(&self, text: &str, params: &Params, call: &Call<'_>) -> Result<Begun> {
+        if let Some(deadline) = &call.deadline {
+            deadline.check()?;
+        }
+        if let Some(rows) = self.lifted(text, params, call) {
+            return Ok(Begun::Rows(Box::new(rows)));
+        }
+        let Shared { engine, plans, .. } = &*self.shared;
+        let statement = plans.statement(text)?;
+        let rows = match &statement.parsed.request {
+            Request::Insert(insert) if !self.settings.read_only => {
+                let bound = statement.parsed.placeholders.bind(params)?;
+                let target = Target::of(engine, insert)?;
+                if let Some(rows) = self.values(&target, &statement, insert, &bound, call)? {
+                    return Ok(Begun::Insert(self.stored_later(&target.table, rows)?));
+                }
+                call_program(|| self.execute(&statement, params, call))
+            }
+            Request::Query(_) => self.execute(&statement, params, call),
+            // It waits for commits, or for the rows of a query.
+            _ => call_program(|| self.execute(&statement, params, call)),
+        };
+        Ok(Begun::Rows(Box::new(rows?)))
+    }
+
+    /// Hands in rows to be stored; the receiver gets how many.
+    fn stored_later(
+        &self,
+        table: &Table,
+        rows: Vec<RecordBatch>,
+    ) -> Result<oneshot::Receiver<Result<u64>>> {
+        let (sender, receiver) = oneshot::channel();
+        table.append_later(rows, self.settings.durability, move |stored| {
+            // Whoever has asked may be gone.
+            let _ = sender.send(stored);
+        })?;
+        Ok(receiver)
+    }
+
+    /// Rows of one table, in the order of time; what comes to a filter is planned like a query, everything else goes
+    /// straight to the table.
+    ///
+    /// # Errors
+    /// `NotFound` for columns that there are not, `Query` for a filter that cannot be read.
+    pub fn scan(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
+        let deadline = self.deadline();
+        let rows = with_room(|| self.scan_here(table, scan, deadline)).map_err(|error| {
+            with_text_as_written(error, scan.filter.as_deref().unwrap_or_default())
+        })?;
+        Ok(rows.of_at_most(self.settings.most_result_rows))
+    }
+
+    fn scan_here(
+        &self,
+        table: &Table,
+        scan: &TableScan,
+        deadline: Option<Deadline>,
+    ) -> Result<QueryResult> {
+        let view = table.view()?;
+        let columns = scan.positions(view.definition())?;
+        if scan.is_plain() {
+            let rows = view.scan(&scan.request(columns))?;
+            return Ok(QueryResult::scan(rows, view.name(), self.clone(), deadline));
+        }
+        let Shared { engine, plans, .. } = &*self.shared;
+        let database = engine.snapshot()?;
+        let no_params = BoundParams::default();
+        let resolver = Resolver::new(plans.planner().base(), &database, &[], &no_params);
+        let plan = scan.plan(view, columns, plans.planner(), &resolver)?;
+        let session = StatementSession::new(plans.planner(), database.clone(), &plan);
+        let plan = session.optimized(plan).map_err(from_datafusion)?;
+        self.start(&Named::new(plan, None), database, deadline)
+    }
+
+    /// Parses a statement to run it often; plans it too if it has no parameters.
+    ///
+    /// # Errors
+    /// As [`Self::sql`].
+    pub fn prepare(&self, text: &str) -> Result<Prepared> {
+        with_room(|| self.prepare_here(text))
+    }
+
+    fn prepare_here(&self, text: &str) -> Result<Prepared> {
+        let statement = self.shared.plans.statement(text)?;
+        if let Request::Query(query) = &statement.parsed.request
+            && statement.parsed.placeholders.names.is_empty()
+        {
+            let view = self.shared.engine.snapshot()?;
+            let no_params = BoundParams::default();
+            let plans = &self.shared.plans;
+            plans.of(&statement, query, &no_params, &view, &[])?;
+        }
+        Ok(Prepared {
+            session: self.clone(),
+            statement,
+        })
+    }
+
+    /// The names of tables that a statement reads and nobody has: what a caller may hand in as [`ExtraTable`]s.
+    ///
+    /// # Errors
+    /// When the text cannot be parsed.
+    pub fn unknown_tables(&self, text: &str) -> Result<Vec<String>> {
+        with_room(|| self.unknown_tables_here(text))
+    }
+
+    fn unknown_tables_here(&self, text: &str) -> Result<Vec<String>> {
+        let statement = self.shared.plans.statement(text)?;
+        let view = self.shared.engine.snapshot()?;
+        let source = match &statement.parsed.request {
+            Request::Describe(name) => {
+                let known = view.table(name).is_ok();
+                return Ok(if known {
+                    Vec::new()
+                } else {
+                    vec![name.clone()]
+                });
+            }
+            Request::Query(query) => (**query).clone(),
+            Request::Insert(insert) => statement_of(insert::source(insert)?),
+            Request::Summarize(query) | Request::DescribeQuery(query) => (**query).clone(),
+            Request::CreateTable(create) => match &create.query {
+                Some(query) => statement_of(query),
+                None => return Ok(Vec::new()),
+            },
+            _ => return Ok(Vec::new()),
+        };
+        // Names as they are written: variables of the caller's language have capitals.
+        let (references, _) = resolve_table_references(&source, false).map_err(from_datafusion)?;
+        let mut unknown: Vec<String> = Vec::new();
+        for name in references.iter().filter_map(plain_name) {
+            let known = view.table(name).is_ok() || system::table(name, &view).is_some();
+            if !known && !unknown.iter().any(|other| other == name) {
+                unknown.push(name.to_owned());
+            }
+        }
+        Ok(unknown)
+    }
+
+    fn execute(
+        &self,
+        statement: &Statement,
+        params: &Params,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let params = statement.parsed.placeholders.bind(params)?;
+        let engine = &self.shared.engine;
+        let request = &statement.parsed.request;
+        if self.settings.read_only && request.writes() {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "this session only reads: it was opened with read_only",
+            ));
+        }
+        match request {
+            Request::Query(query) => self.query(statement, query, &params, call),
+            Request::Insert(insert) => self.insert(statement, insert, &params, call),
+            Request::CreateTable(create) if create.query.is_some() => {
+                self.create_table_as(statement, create, &params, call)
+            }
+            Request::CreateTable(create) => ddl::create_table(engine, create),
+            Request::Summarize(query) => self.summarize(statement, query, &params, call),
+            Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
+            Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
+            Request::Describe(name) => match call.extra.iter().find(|(given, _)| given == name) {
+                Some((_, rows)) => ddl::describe_rows(rows.schema()),
+                None => ddl::describe(&engine.snapshot()?, name),
+            },
+            Request::DescribeQuery(query) => {
+                let rows = self.query(statement, query, &params, call)?;
+                ddl::describe_rows(rows.schema())
+            }
+        }
+    }
+
+    fn query(
+        &self,
+        statement: &Statement,
+        query: &DfStatement,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let view = self.shared.engine.snapshot()?;
+        self.query_on(view, statement, query, params, call)
+    }
+
+    fn query_on(
+        &self,
+        view: DatabaseView,
+        statement: &Statement,
+        query: &DfStatement,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let plans = &self.shared.plans;
+        let plan = plans.of(statement, query, params, &view, call.extra)?;
+        self.start(&plan, view, call.deadline.clone())
+    }
+
+    /// CREATE TABLE AS: the table appears with all its rows, or not at all.
+    fn create_table_as(
+        &self,
+        statement: &Statement,
+        create: &CreateTable,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let Some(source) = &create.query else {
+            return Err(query("CREATE TABLE AS needs a query"));
+        };
+        let source = statement_of(source);
+        let mut rows = self.query(statement, &source, params, call)?;
+        let Some(new) = ddl::create_table_for(&self.shared.engine, create, rows.schema())? else {
+            return Ok(QueryResult::count(0));
+        };
+        let columns: Vec<usize> = (0..new.table().definition().columns().len()).collect();
+        let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
+        let rows = insert::assigned(new.table(), &columns, batches, true);
+        let count = new.table().append(rows, self.settings.durability)?;
+        match new.publish() {
+            Ok(_) => Ok(QueryResult::count(count)),
+            Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
+                Ok(QueryResult::count(0))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn summarize(
+        &self,
+        statement: &Statement,
+        source: &DfStatement,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let view = self.shared.engine.snapshot()?;
+        let all = self.query_on(view.clone(), statement, source, params, call)?;
+        let columns = Arc::clone(all.schema());
+        let mut groups = Vec::new();
+        // What a caller handed in may come once only.
+        for aggregates in summarize::aggregates(source, &columns, call.extra.is_empty())? {
+            // Its plan is not the one of the statement's own text.
+            let aggregated = Statement::of(statement);
+            let mut rows = self.query_on(view.clone(), &aggregated, &aggregates, params, call)?;
+            match next_while(&mut rows, call.go_on)? {
+                Some(batch) => groups.push(batch),
+                None => return Err(query("SUMMARIZE has found nothing to summarize")),
+            }
+        }
+        summarize::rows(&columns, &groups)
+    }
+
+    /// The operators of a plan, on a snapshot.
+    fn start(
+        &self,
+        plan: &Named,
+        view: DatabaseView,
+        deadline: Option<Deadline>,
+    ) -> Result<QueryResult> {
+        let threads = self.workers()?;
+        let Named { plan, names } = plan;
+        let session = StatementSession::new(self.shared.plans.planner(), view, plan);
+        let planned = {
+            let _inside = threads.enter();
+            wait_for(session.physical(plan), None)
+        };
+        let Some(plan) = planned else {
+            return Err(query("planning was given up"));
+        };
+        let plan = plan.map_err(from_datafusion)?;
+        let (plan, stop) = if runs_inline(&plan) {
+            (plan, None)
+        } else {
+            let stop = Stop::at(deadline.clone());
+            let plan = stoppable(plan, &stop).map_err(from_datafusion)?;
+            (plan, Some(stop))
+        };
+        let planned = Planned {
+            stop,
+            plan,
+            task: Arc::clone(&self.task),
+            threads,
+        };
+        Ok(QueryResult::planned(planned, names.as_deref(), deadline))
+    }
+
+    fn insert(
+        &self,
+        statement: &Statement,
+        insert: &Insert,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let target = Target::of(&self.shared.engine, insert)?;
+        let Target { table, columns } = &target;
+        if let Some(rows) = self.values(&target, statement, insert, params, call)? {
+            let count = table.append(rows.into_iter().map(Ok), self.settings.durability)?;
+            return Ok(QueryResult::count(count));
+        }
+        let source = statement_of(insert::source(insert)?);
+        let mut rows = self.query(statement, &source, params, call)?;
+        if rows.schema().fields().len() != columns.len() {
+            let (wanted, given) = (columns.len(), rows.schema().fields().len());
+            return Err(query(format!(
+                "{wanted} columns take values, the query has {given}"
+            )));
+        }
+        let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
+        // Values that a caller gives as a table come through a query that is not the caller's own.
+        let of_query = call.extra.is_empty();
+        let rows = insert::assigned(table, columns, batches, of_query);
+        let count = table.append(rows, self.settings.durability)?;
+        Ok(QueryResult::count(count))
+    }
+
+    /// The rows of an INSERT that lists its values; `None` for one from a query.
+    fn values(
+        &self,
+        target: &Target,
+        statement: &Statement,
+        insert: &Insert,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        let Target { table, columns } = target;
+        let source = insert::source(insert)?;
+        let definition = table.definition();
+        let type_of = |position: &usize| &definition.columns()[*position].data_type;
+        let types: Vec<_> = columns.iter().map(type_of).collect();
+        unquoted_dates::refuse(source, &types)?;
+        let Some(values) = plain_values(source) else {
+            return Ok(None);
+        };
+        let computed =
+            |cells: Vec<&Expr>| call_program(|| self.computed(statement, &cells, params, call));
+        let rows = insert::rows_of_values(values, params, &types, computed)?;
+        let rows = insert::assigned(table, columns, rows.into_iter().map(Ok), false);
+        rows.collect::<Result<Vec<_>>>().map(Some)
+    }
+
+    /// The values of expressions, all as of one snapshot.
+    fn computed(
+        &self,
+        statement: &Statement,
+        cells: &[&Expr],
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<Vec<ScalarValue>> {
+        let view = self.shared.engine.snapshot()?;
+        let now = Utc::now();
+        let mut values = vec![ScalarValue::Null; cells.len()];
+        for computing in insert::queries_of(cells)? {
+            let (places, is_numbered) = (computing.places, computing.is_numbered);
+            let own = Statement::of(statement).with_now(now);
+            let mut rows = self.query_on(view.clone(), &own, &computing.query, params, call)?;
+            while let Some(batch) = next_while(&mut rows, call.go_on)? {
+                let value_of = |column: &ArrayRef, row| {
+                    ScalarValue::try_from_array(column, row).map_err(from_datafusion)
+                };
+                match batch.columns() {
+                    [numbers, column] if is_numbered => {
+                        let numbers = numbers.as_primitive_opt::<Int64Type>();
+                        let numbers =
+                            numbers.ok_or_else(|| query("a row of VALUES has no number"))?;
+                        for (row, number) in numbers.values().iter().enumerate() {
+                            let place = usize::try_from(*number).ok().and_then(|n| places.get(n));
+                            if let Some(place) = place {
+                                values[*place] = value_of(column, row)?;
+                            }
+                        }
+                    }
+                    columns => {
+                        for (column, place) in columns.iter().zip(&places) {
+                            values[*place] = value_of(column, 0)?;
+                        }
+                    }
                 }
             }
-            Ok(TreeNodeRecursion::Continue)
-        });
+        }
+        Ok(values)
     }
 
-    /// The operators of an optimised plan.
-    pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner =
-            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(AggregatePlanner)]);
-        let plan = match self.shape {
-            Shape::Any => with_limits_above_windows(plan)?,
-            // Without windows.
-            Shape::Plain | Shape::Chain => Cow::Borrowed(plan),
-        };
-        let plan = with_both_zeros(&plan)?;
-        planner.create_physical_plan(&plan, self).await
+    pub(crate) fn workers(&self) -> Result<Arc<Threads>> {
+        let mut workers = self.shared.workers.lock();
+        if let Some(workers) = &*workers {
+            return Ok(Arc::clone(workers));
+        }
+        let started = Arc::new(Threads::start(self.shared.threads)?);
+        Ok(Arc::clone(workers.insert(started)))
     }
 }
 
-/// Joins on top of one another, EXCEPT and INTERSECT among them. Planning takes 1 second for so many, and 8 times as long for
-/// twice as many; meanwhile it cannot be stopped.
-const MAX_JOINS: usize = 200;
-
-fn check_joins(plan: &LogicalPlan) -> Result<()> {
-    if joins_on_a_path(plan) <= MAX_JOINS {
-        return Ok(());
-    }
-    let message =
-        format!("a statement joins at most {MAX_JOINS} tables, EXCEPT and INTERSECT included");
-    Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
-}
-
-/// Queries in the conditions and values of one another. DataFusion checks each twice as often as the one that it stands in: half a
-/// second goes by for so many.
-const MAX_NESTING: usize = 16;
-
-fn check_nesting(plan: &LogicalPlan) -> Result<()> {
-    if nesting(plan)? <= MAX_NESTING {
-        return Ok(());
-    }
-    let message = format!(
-        "at most {MAX_NESTING} subqueries stand in the conditions and values of one another: name the inner ones in WITH, and join them"
-    );
-    Err(to_datafusion(Error::new(ErrorKind::Limit, message)))
-}
-
-fn joins_on_a_path(plan: &LogicalPlan) -> usize {
-    let inputs = plan.inputs().into_iter();
-    let below = inputs
-        .map(|input| with_room(|| joins_on_a_path(input)))
-        .max();
-    usize::from(matches!(plan, LogicalPlan::Join(_))) + below.unwrap_or(0)
-}
-
-impl OptimizerConfig for StatementSession {
-    fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
-        self.props.query_execution_start_time
-    }
-
-    fn alias_generator(&self) -> &Arc<AliasGenerator> {
-        &self.props.alias_generator
-    }
-
-    fn options(&self) -> Arc<ConfigOptions> {
-        Arc::clone(&self.config)
-    }
-
-    fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
-        Some(&self.planner.base)
+/// The next rows for an INSERT; an error if it was cancelled meanwhile.
+fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option<RecordBatch>> {
+    loop {
+        let fetched = rows.poll_batch(LOOK)?;
+        if !go_on() {
+            return Err(cancelled());
+        }
+        match fetched {
+            Fetched::Batch(batch) => return Ok(Some(batch)),
+            Fetched::End => return Ok(None),
+            Fetched::Pending => {}
+        }
     }
 }
 
-#[async_trait]
-impl Session for StatementSession {
-    fn session_id(&self) -> &str {
-        self.planner.base.session_id()
+/// A statement that was begun for an async program.
+enum Begun {
+    Rows(Box<QueryResult>),
+    /// Its rows are on their way to the disk.
+    Insert(oneshot::Receiver<Result<u64>>),
+}
+
+/// Whoever waits for a statement: the flag is true until this is dropped.
+struct Caller(Arc<AtomicBool>);
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// One call of a statement.
+struct Call<'a> {
+    /// Tables for this statement alone.
+    extra: &'a [(String, ExtraTable)],
+    /// Whether the caller still wants it.
+    go_on: &'a dyn Fn() -> bool,
+    deadline: Option<Deadline>,
+}
+
+/// Where an INSERT puts its rows.
+struct Target {
+    table: Table,
+    /// The places of the columns that take values.
+    columns: Vec<usize>,
+}
+
+impl Target {
+    fn of(engine: &Engine, insert: &Insert) -> Result<Self> {
+        let table = engine.table(&insert::target(insert)?)?;
+        let columns = insert::columns(insert, &table.definition())?;
+        Ok(Self { table, columns })
+    }
+}
+
+/// The statement that a query inside another statement is.
+fn statement_of(query: &Query) -> DfStatement {
+    DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query.clone()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_table::EngineOptions;
+
+    /// Whether the plan of a text serves texts with other numbers too.
+    fn is_shared(engine: &Session, text: &str) -> bool {
+        let result = engine.sql(text, &Params::None, &[]).unwrap();
+        result.collect().unwrap();
+        let lifted = crate::literals::lift(text).unwrap();
+        let statement = engine.shared.plans.statement(&lifted.text).unwrap();
+        !statement.wants_numbers()
     }
 
-    fn config(&self) -> &SessionConfig {
-        self.planner.config_of(self.shape, self.keeps_order)
-    }
-
-    fn catalog_list(&self) -> Arc<dyn CatalogProviderList> {
-        Arc::clone(self.planner.base.catalog_list())
-    }
-
-    fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
-        self.optimized(plan.clone())
-    }
-
-    fn physical_optimizers(&self) -> &[Arc<dyn PhysicalOptimizerRule + Send + Sync>] {
-        self.planner.rules.physical(self.shape)
-    }
-
-    async fn create_physical_plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        self.physical(&self.optimized(plan.clone())?).await
-    }
-
-    fn create_physical_expr(&self, expr: Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-        self.planner.base.create_physical_expr(expr, schema)
-    }
-
-    fn scalar_functions(&self) -> &HashMap<String, Arc<ScalarUDF>> {
-        self.planner.base.scalar_functions()
-    }
-
-    fn higher_order_functions(&self) -> &HashMap<String, Arc<HigherOrderUDF>> {
-        self.planner.base.higher_order_functions()
-    }
-
-    fn aggregate_functions(&self) -> &HashMap<String, Arc<AggregateUDF>> {
-        self.planner.base.aggregate_functions()
-    }
-
-    fn window_functions(&self) -> &HashMap<String, Arc<WindowUDF>> {
-        self.planner.base.window_functions()
-    }
-
-    fn extension_type_registry(&self) -> &ExtensionTypeRegistryRef {
-        self.planner.base.extension_type_registry()
-    }
-
-    fn runtime_env(&self) -> &Arc<RuntimeEnv> {
-        self.planner.base.runtime_env()
-    }
-
-    fn execution_props(&self) -> &ExecutionProps {
-        &self.props
-    }
-
-    // For the stored tables, which know no session.
-    fn as_any(&self) -> &dyn Any {
-        &self.tables
-    }
-
-    fn table_options(&self) -> &TableOptions {
-        self.table_options
-            .as_deref()
-            .unwrap_or_else(|| self.planner.base.table_options())
-    }
-
-    fn table_options_mut(&mut self) -> &mut TableOptions {
-        let planner = &self.planner;
-        self.table_options
-            .get_or_insert_with(|| Box::new(planner.base.table_options().clone()))
-    }
-
-    fn task_ctx(&self) -> Arc<TaskContext> {
-        Arc::clone(&self.planner.task)
+    #[test]
+    fn ranges_of_time_share_a_plan() {
+        for (of_time, of_value) in [
+            ("BIGINT", "DOUBLE"),
+            ("INT", "DOUBLE"),
+            ("BIGINT", "DECIMAL(9, 2)"),
+        ] {
+            let engine = Engine::in_memory(EngineOptions::default()).unwrap();
+            let engine = Session::new(engine, QueryOptions::default()).unwrap();
+            let create = format!("CREATE TABLE t (ts {of_time}, v {of_value}) WITH (time = 'ts')");
+            engine.sql(&create, &Params::None, &[]).unwrap();
+            for (text, shared) in [
+                ("SELECT * FROM t WHERE ts >= 3 AND ts < 9", true),
+                (
+                    "SELECT avg(v), count(*) FROM t WHERE ts >= 3 AND ts < 9",
+                    true,
+                ),
+                ("SELECT max(v) FROM t WHERE ts BETWEEN 3 AND 9", true),
+                // A number that is compared as another type than it has.
+                ("SELECT count(*) FROM t WHERE v > 3", false),
+            ] {
+                // Whole numbers are 64 bits wide.
+                let shared = shared && of_time == "BIGINT";
+                assert_eq!(
+                    is_shared(&engine, text),
+                    shared,
+                    "{of_time} {of_value}: {text}"
+                );
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! Invariants: every batch of a join, but of those on top of very many others, counts as work after which a
 //! thread yields; the condition of a join fails once its plan was dropped; neither changes an answer.
 
+use crate::deadline::Deadline;
 use crate::error::{cancelled, to_datafusion};
 use crate::stack::with_room;
 use arrow::array::RecordBatch;
@@ -28,17 +29,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// yields, before it polls its input: with more, no batch would ever get through.
 const MAX_COUNTED: usize = 100;
 
-/// Shared flag by which the operators of one plan notice that it was cancelled.
+/// By what the operators of one plan notice that it was cancelled, or that its time is over.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop {
+    is_cancelled: Arc<AtomicBool>,
+    deadline: Option<Deadline>,
+}
 
 impl Stop {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// A plan that also stops at a deadline.
+    pub(crate) fn at(deadline: Option<Deadline>) -> Self {
+        Self {
+            deadline,
+            ..Self::default()
+        }
     }
 
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(crate) fn set(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails once the plan is to stop.
+    fn check(&self) -> thalweg_table::Result<()> {
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            return Err(cancelled());
+        }
+        self.deadline.as_ref().map_or(Ok(()), Deadline::check)
     }
 }
 
@@ -134,9 +150,7 @@ impl fmt::Display for Stoppable {
 
 impl PhysicalExpr for Stoppable {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        if self.stop.is_set() {
-            return Err(to_datafusion(cancelled()));
-        }
+        self.stop.check().map_err(to_datafusion)?;
         self.condition.evaluate(batch)
     }
 

@@ -4,7 +4,7 @@
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use fastrand::Rng;
 use std::collections::BTreeSet;
-use thalweg_query::{Params, QueryOptions, SqlEngine};
+use thalweg_query::{Params, QueryOptions, Session};
 use thalweg_table::{Engine, EngineOptions};
 
 const DAY_S: i64 = 86_400;
@@ -67,17 +67,17 @@ fn length(months: i64, days: i64, seconds: i64) -> i64 {
     (months * 30 + days) * DAY_S + seconds
 }
 
-fn engine() -> SqlEngine {
+fn engine() -> Session {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
     let options = QueryOptions {
         threads: 2,
         ..QueryOptions::default()
     };
-    SqlEngine::new(engine, options).unwrap()
+    Session::new(engine, options).unwrap()
 }
 
 /// The rows of a query as numbers, one column each.
-fn numbers(engine: &SqlEngine, sql: &str) -> Vec<i64> {
+fn numbers(engine: &Session, sql: &str) -> Vec<i64> {
     let result = engine.sql(sql, &Params::None, &[]);
     let batches = result.and_then(|result| result.collect());
     let batches = batches.unwrap_or_else(|error| panic!("{sql}: {error}"));

@@ -2,26 +2,26 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests fail by panic")]
 
 use arrow::util::pretty::pretty_format_batches;
-use thalweg_query::{Params, QueryOptions, SqlEngine};
+use thalweg_query::{Params, QueryOptions, Session};
 use thalweg_table::{Engine, EngineOptions};
 
-fn engine() -> SqlEngine {
+fn engine() -> Session {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
     let options = QueryOptions {
         threads: 2,
         ..QueryOptions::default()
     };
-    SqlEngine::new(engine, options).unwrap()
+    Session::new(engine, options).unwrap()
 }
 
-fn run(engine: &SqlEngine, text: &str) {
+fn run(engine: &Session, text: &str) {
     let done = engine.sql(text, &Params::None, &[]);
     done.and_then(|result| result.collect())
         .unwrap_or_else(|e| panic!("{text}: {e}"));
 }
 
 /// Types and rows as text, or the error.
-fn answer(engine: &SqlEngine, text: &str) -> String {
+fn answer(engine: &Session, text: &str) -> String {
     let result = engine.sql(text, &Params::None, &[]).and_then(|result| {
         let schema = result.schema().clone();
         Ok((schema, result.collect()?))
@@ -35,7 +35,7 @@ fn answer(engine: &SqlEngine, text: &str) -> String {
 }
 
 /// `N` stands for a number. A comment keeps numbers in their text.
-fn compare(engine: &SqlEngine, shape: &str) {
+fn compare(engine: &Session, shape: &str) {
     for numbers in [[3_i64, 5], [4, 4], [9, 2], [0, 300], [7, 7_000_000_000]] {
         let mut text = shape.to_owned();
         for number in numbers {

@@ -9,7 +9,7 @@
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::Write as _;
-use thalweg_query::{Params, QueryOptions, SqlEngine};
+use thalweg_query::{Params, QueryOptions, Session};
 use thalweg_table::{Engine, EngineOptions, MaintenanceMode};
 
 struct Record<'a> {
@@ -77,7 +77,7 @@ fn shown(batches: &[RecordBatch], header: bool) -> Vec<String> {
 }
 
 /// What is wrong, if anything is.
-fn check(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
+fn check(engine: &Session, record: &Record<'_>) -> Option<String> {
     let (kind, detail) = record.check.split_once(' ').unwrap_or((record.check, ""));
     let result = engine
         .sql(&record.sql, &Params::None, &[])
@@ -120,7 +120,7 @@ const REFUSED_INSIDE: [&str; 3] = [
 const CHANGING: [&str; 5] = ["random()", "now()", "uuid()", "EXPLAIN", "Float16"];
 
 /// What is wrong with the answer to a query inside of others, if anything is.
-fn check_inside(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
+fn check_inside(engine: &Session, record: &Record<'_>) -> Option<String> {
     let query = record.sql.trim_end().trim_end_matches(';');
     let is_query = ["SELECT", "WITH", "FROM", "VALUES", "("]
         .iter()
@@ -173,7 +173,7 @@ fn check_inside(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
 }
 
 /// Runs a record for the tables that it makes, and asks its query again.
-fn check_inside_too(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
+fn check_inside_too(engine: &Session, record: &Record<'_>) -> Option<String> {
     let wrong = check_inside(engine, record);
     if record.check.starts_with("statement") {
         // What it says is checked elsewhere.
@@ -183,7 +183,7 @@ fn check_inside_too(engine: &SqlEngine, record: &Record<'_>) -> Option<String> {
     wrong
 }
 
-fn run(name: &str, text: &str, check: impl Fn(&SqlEngine, &Record<'_>) -> Option<String>) {
+fn run(name: &str, text: &str, check: impl Fn(&Session, &Record<'_>) -> Option<String>) {
     // Plans tell of blocks, however long a file takes.
     let options = EngineOptions {
         maintenance: MaintenanceMode::Manual,
@@ -195,7 +195,7 @@ fn run(name: &str, text: &str, check: impl Fn(&SqlEngine, &Record<'_>) -> Option
         threads: 2,
         ..QueryOptions::default()
     };
-    let engine = SqlEngine::new(engine, options).unwrap();
+    let engine = Session::new(engine, options).unwrap();
     let records = records(text);
     assert!(!records.is_empty(), "{name} is empty");
     let mut wrong = String::new();

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Float64Type};
 use fastrand::Rng;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use thalweg_query::{ExtraTable, Params, QueryOptions, SqlEngine};
+use thalweg_query::{ExtraTable, Params, QueryOptions, Session};
 use thalweg_table::{Engine, EngineOptions};
 
 const ROWS: usize = 120;
@@ -307,17 +307,17 @@ fn assert_expected(what: &str, expected: &Expected, given: Option<f64>) {
     assert!(holds, "{what}: {given:?} instead of {expected:?}");
 }
 
-fn engine() -> SqlEngine {
+fn engine() -> Session {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
     let options = QueryOptions {
         threads: 2,
         batch_rows: 13,
         ..QueryOptions::default()
     };
-    SqlEngine::new(engine, options).unwrap()
+    Session::new(engine, options).unwrap()
 }
 
-fn answer(engine: &SqlEngine, sql: &str, table: ExtraTable) -> RecordBatch {
+fn answer(engine: &Session, sql: &str, table: ExtraTable) -> RecordBatch {
     let result = engine.sql(sql, &Params::None, &[("m".to_owned(), table)]);
     let result = result.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let schema = result.schema().clone();
@@ -325,7 +325,7 @@ fn answer(engine: &SqlEngine, sql: &str, table: ExtraTable) -> RecordBatch {
     concat_batches(&schema, &batches).unwrap()
 }
 
-fn check(engine: &SqlEngine, rng: &mut Rng, functions: &[&str]) {
+fn check(engine: &Session, rng: &mut Rng, functions: &[&str]) {
     let rows = rows(rng);
     let frame = Frame::random(rng);
     let filtered = rng.bool();

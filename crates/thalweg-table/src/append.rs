@@ -137,16 +137,27 @@ fn append(
     };
     table.with_newest_shape(|shape| {
         input.rewind().map_err(|e| table.name_error(e))?;
-        let mut intake = Intake::new(table, shape, go_on);
-        while let Some(batch) = input.next()? {
-            intake.push(&batch).map_err(|e| table.name_error(e))?;
-        }
-        let (commit, rows) = intake.finish().map_err(|e| table.name_error(e))?;
+        let batches = std::iter::from_fn(|| input.next().transpose());
+        let (commit, rows) = commit_of(table, shape, batches, go_on)?;
         if rows > 0 {
             table.engine().kernel().commit(commit, durability)?;
         }
         Ok(rows)
     })
+}
+
+/// The commit that stores all batches, and how many rows it has.
+pub(crate) fn commit_of(
+    table: &Table,
+    shape: &Shape,
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+    go_on: &dyn Fn() -> bool,
+) -> Result<(Commit, u64)> {
+    let mut intake = Intake::new(table, shape, go_on);
+    for batch in batches {
+        intake.push(&batch?).map_err(|e| table.name_error(e))?;
+    }
+    intake.finish().map_err(|e| table.name_error(e))
 }
 
 /// The batches of an append, for as long as they are few to be read more than once.

@@ -287,6 +287,12 @@ impl Engine {
         &self.handle.inner.options
     }
 
+    /// The environment that the database is in: its storage, clocks and threads.
+    #[must_use]
+    pub fn env(&self) -> &thalweg_env::Env {
+        self.kernel().store().env()
+    }
+
     /// The storage below.
     #[must_use]
     pub fn kernel(&self) -> &Kernel {

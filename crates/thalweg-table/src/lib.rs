@@ -38,6 +38,7 @@ pub use value::Value;
 
 pub mod aggregate;
 mod append;
+mod append_later;
 pub mod appender;
 mod block_list;
 mod catalog;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind, Result, TableId, TableSnapshot};
 
 /// Most attempts at a commit while the definition keeps changing.
-const MOST_ATTEMPTS: usize = 16;
+pub(crate) const MOST_ATTEMPTS: usize = 16;
 
 /// A table to write to and to take views of. Clones share it.
 #[derive(Clone)]
@@ -138,17 +138,23 @@ impl Table {
         for _ in 1..MOST_ATTEMPTS {
             match write(&self.shape.load()) {
                 Err(e) if e.kind() == ErrorKind::Conflict => self.refresh()?,
-                // The kernel knows tables by their ids.
-                Err(e) if e.kind() == ErrorKind::NotFound => {
-                    return Err(self.snapshot().err().unwrap_or(e));
-                }
+                Err(e) => return Err(self.dropped_or(e)),
                 done => return done,
             }
         }
         write(&self.shape.load())
     }
 
-    fn refresh(&self) -> Result<()> {
+    /// The error of a commit, which names the table where that is gone: the kernel knows tables by their ids.
+    pub(crate) fn dropped_or(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::NotFound => self.snapshot().err().unwrap_or(error),
+            _ => error,
+        }
+    }
+
+    /// Learns the newest definition.
+    pub(crate) fn refresh(&self) -> Result<()> {
         let snapshot = self.snapshot()?;
         if snapshot.definition_version != self.shape.load().version {
             self.shape

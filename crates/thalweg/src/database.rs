@@ -15,7 +15,8 @@ use thalweg_table::{
 use {
     std::sync::{Arc, OnceLock},
     thalweg_query::{
-        ExtraTable, Params, Prepared, QueryOptions, QueryResult, SqlEngine, TableScan,
+        ExtraTable, Params, Prepared, QueryOptions, QueryResult, Session, SessionSettings,
+        TableScan,
     },
 };
 
@@ -28,7 +29,7 @@ pub struct Database {
     engine: Engine,
     /// Planned for by the first statement: programs without SQL do not pay for it.
     #[cfg(feature = "sql")]
-    sql: Arc<OnceLock<SqlEngine>>,
+    sql: Arc<OnceLock<Session>>,
 }
 
 impl fmt::Debug for Database {
@@ -414,7 +415,7 @@ impl Database {
         params: &Params,
         extra: &[(String, ExtraTable)],
     ) -> Result<QueryResult> {
-        self.sql_engine()?.sql(text, params, extra)
+        self.default_session()?.sql(text, params, extra)
     }
 
     /// Runs a statement as [`Self::sql_with`] does, for a caller that may cancel it, as on Ctrl-C. An INSERT from a query calls
@@ -430,7 +431,8 @@ impl Database {
         extra: &[(String, ExtraTable)],
         go_on: &dyn Fn() -> bool,
     ) -> Result<QueryResult> {
-        self.sql_engine()?.sql_while(text, params, extra, go_on)
+        self.default_session()?
+            .sql_while(text, params, extra, go_on)
     }
 
     /// Rows of one table in the order of time, by a range of time, boxes and a condition in SQL.
@@ -452,7 +454,36 @@ impl Database {
     /// # Errors
     /// `NotFound` for columns that there are not, `Query` for a condition that cannot be read or planned.
     pub fn scan(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
-        self.sql_engine()?.scan(table, scan)
+        self.default_session()?.scan(table, scan)
+    }
+
+    /// SQL with settings of its own, for one connection of a server or one user. Sessions share plans and threads: another one costs
+    /// next to nothing.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use std::time::Duration;
+    /// use thalweg::{Database, ErrorKind, Params, SessionSettings};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.sql("CREATE TABLE cpu (ts BIGINT, sys DOUBLE) WITH (time = 'ts')")?;
+    /// let guest = db.session(SessionSettings {
+    ///     read_only: true,
+    ///     timeout: Some(Duration::from_secs(30)),
+    ///     most_result_rows: Some(100_000),
+    ///     ..SessionSettings::default()
+    /// })?;
+    /// assert!(guest.sql("SELECT * FROM cpu", &Params::None, &[])?.collect()?.is_empty());
+    /// let refused = guest.sql("DROP TABLE cpu", &Params::None, &[]).unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid` for settings that make no sense.
+    pub fn session(&self, settings: SessionSettings) -> Result<Session> {
+        self.default_session()?.with(settings)
     }
 
     /// Parses a statement to run it often.
@@ -460,7 +491,7 @@ impl Database {
     /// # Errors
     /// When it cannot be parsed or planned.
     pub fn prepare(&self, text: &str) -> Result<Prepared> {
-        self.sql_engine()?.prepare(text)
+        self.default_session()?.prepare(text)
     }
 
     /// The names of tables that a statement reads and nobody has: what may be handed in as [`ExtraTable`]s.
@@ -468,15 +499,15 @@ impl Database {
     /// # Errors
     /// When the text cannot be parsed.
     pub fn unknown_tables(&self, text: &str) -> Result<Vec<String>> {
-        self.sql_engine()?.unknown_tables(text)
+        self.default_session()?.unknown_tables(text)
     }
 
-    fn sql_engine(&self) -> Result<&SqlEngine> {
-        if let Some(engine) = self.sql.get() {
-            return Ok(engine);
+    fn default_session(&self) -> Result<&Session> {
+        if let Some(session) = self.sql.get() {
+            return Ok(session);
         }
-        let engine = SqlEngine::new(self.engine.clone(), QueryOptions::default())?;
-        // Of two threads that come first at once, one throws its engine away.
-        Ok(self.sql.get_or_init(|| engine))
+        let session = Session::new(self.engine.clone(), QueryOptions::default())?;
+        // Of two threads that come first at once, one throws its session away.
+        Ok(self.sql.get_or_init(|| session))
     }
 }

@@ -62,6 +62,6 @@ pub use thalweg_table::{
 
 #[cfg(feature = "sql")]
 pub use thalweg_query::{
-    CancelHandle, ExtraTable, Fetched, Params, PlacedStatement, Prepared, QueryResult, ScalarValue,
-    TableScan, csv, several_statements, texts,
+    CancelHandle, ExtraTable, Fetched, Params, PlacedStatement, Prepared, QueryResult, QueryStream,
+    ScalarValue, Session, SessionSettings, TableScan, csv, several_statements, texts,
 };

@@ -8,6 +8,11 @@
 
 mod definitions;
 mod limits;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "real clocks and threads are what is tested"
+)]
+mod sessions;
 mod system_tables;
 mod times;
 
@@ -18,13 +23,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::scope;
 use std::time::{Duration, Instant};
-use thalweg_query::{ExtraTable, Fetched, Params, QueryOptions, ScalarValue, SqlEngine, TableScan};
+use thalweg_query::{ExtraTable, Fetched, Params, QueryOptions, ScalarValue, Session, TableScan};
 use thalweg_table::schema::parse_type;
 use thalweg_table::{CreateOptions, Engine, EngineOptions, ErrorKind, KeyRange};
 
-fn engine() -> SqlEngine {
+fn engine() -> Session {
     let engine = Engine::in_memory(EngineOptions::default()).unwrap();
-    SqlEngine::new(
+    Session::new(
         engine,
         QueryOptions {
             threads: 2,
@@ -34,7 +39,7 @@ fn engine() -> SqlEngine {
     .unwrap()
 }
 
-fn run(engine: &SqlEngine, sql: &str) -> Vec<RecordBatch> {
+fn run(engine: &Session, sql: &str) -> Vec<RecordBatch> {
     engine
         .sql(sql, &Params::None, &[])
         .unwrap_or_else(|e| panic!("{sql}: {e}"))
@@ -42,7 +47,7 @@ fn run(engine: &SqlEngine, sql: &str) -> Vec<RecordBatch> {
         .unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
-fn fail(engine: &SqlEngine, sql: &str) -> (ErrorKind, String) {
+fn fail(engine: &Session, sql: &str) -> (ErrorKind, String) {
     let error = engine
         .sql(sql, &Params::None, &[])
         .and_then(|result| result.collect())
@@ -413,7 +418,7 @@ fn memory_is_limited() {
         memory_limit_bytes: Some(2 << 20),
         ..QueryOptions::default()
     };
-    let engine = SqlEngine::new(engine, options).unwrap();
+    let engine = Session::new(engine, options).unwrap();
     let wide = "SELECT array_length(array_agg(value)) FROM generate_series(1, 3000000)";
     let (kind, message) = fail(&engine, wide);
     assert_eq!(kind, ErrorKind::Limit);
@@ -720,7 +725,7 @@ fn statements_run_inside_async_tasks() {
         "SELECT v FROM t WHERE v > 40",
         "SELECT sum(a.v) FROM t a JOIN t b ON a.v = b.v",
     ];
-    let ask_all = |engine: &SqlEngine| {
+    let ask_all = |engine: &Session| {
         run(
             engine,
             "INSERT INTO t SELECT value, value AS v FROM generate_series(1, 42)",
@@ -809,7 +814,7 @@ fn lists_of_parameters_find_both_zeros() {
 }
 
 /// The lines of a plan, with these values for its parameters.
-fn explained(engine: &SqlEngine, sql: &str, params: &Params) -> String {
+fn explained(engine: &Session, sql: &str, params: &Params) -> String {
     let direct = engine.sql(sql, params, &[]).unwrap().collect().unwrap();
     let prepared = engine.prepare(sql).unwrap().execute(params).unwrap();
     let of = |batches: Vec<RecordBatch>| {

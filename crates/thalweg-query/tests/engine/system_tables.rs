@@ -1,10 +1,10 @@
 //! System tables beside what they are about.
 
 use super::{number, run};
-use thalweg_query::{Params, QueryOptions, ScalarValue, SqlEngine};
+use thalweg_query::{Params, QueryOptions, ScalarValue, Session};
 use thalweg_table::{AppendLimits, Engine, EngineOptions, KeyRange, MaintenanceMode};
 
-fn engine(maintenance: MaintenanceMode) -> (Engine, SqlEngine) {
+fn engine(maintenance: MaintenanceMode) -> (Engine, Session) {
     let options = EngineOptions {
         maintenance,
         append_limits: AppendLimits {
@@ -14,11 +14,11 @@ fn engine(maintenance: MaintenanceMode) -> (Engine, SqlEngine) {
         ..EngineOptions::default()
     };
     let engine = Engine::in_memory(options).unwrap();
-    let sql = SqlEngine::new(engine.clone(), QueryOptions::default()).unwrap();
+    let sql = Session::new(engine.clone(), QueryOptions::default()).unwrap();
     (engine, sql)
 }
 
-fn count(sql: &SqlEngine, query: &str) -> i64 {
+fn count(sql: &Session, query: &str) -> i64 {
     number(&run(sql, query))
 }
 

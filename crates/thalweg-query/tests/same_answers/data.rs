@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use fastrand::Rng;
 use std::sync::Arc;
-use thalweg_query::{ExtraTable, Params, QueryOptions, SqlEngine};
+use thalweg_query::{ExtraTable, Params, QueryOptions, Session};
 use thalweg_table::{CreateOptions, Engine, EngineOptions, with_one_nan};
 
 /// 2026-01-01.
@@ -177,7 +177,7 @@ fn batch(rng: &mut Rng, first_ms: i64, rows: usize, late: bool) -> RecordBatch {
 }
 
 pub(crate) struct Pair {
-    engine: SqlEngine,
+    engine: Session,
     copy: Vec<(String, ExtraTable)>,
 }
 
@@ -207,7 +207,7 @@ impl Pair {
         }
         let all = concat_batches(&schema(), &all).unwrap();
         let copy = ExtraTable::batches(schema(), vec![all]);
-        let engine = SqlEngine::new(
+        let engine = Session::new(
             engine,
             QueryOptions {
                 threads: 2,

@@ -1,0 +1,101 @@
+//! The memory that the statements of one session may take.
+//!
+//! Invariants: what a session takes counts for the session and for all sessions together; a request that either refuses leaves both
+//! as they were.
+
+use crate::error::from_datafusion;
+use datafusion::common::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{
+    FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_table::{Error, ErrorKind, Result};
+
+/// How the library's texts name the limit of a session. Operators spill at its kind of error alone, so it cannot be one of ours.
+pub(crate) const OF_SESSION: &str = "the memory limit of the session";
+
+/// The surroundings of operators that may take so much memory together, within what `common` allows.
+pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<TaskContext>> {
+    let Ok(limit_bytes) = usize::try_from(limit_bytes) else {
+        let message = format!("a memory limit of {limit_bytes} bytes is beyond this machine");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    };
+    let pool = SessionPool {
+        all: Arc::clone(common.memory_pool()),
+        own: FairSpillPool::new(limit_bytes),
+    };
+    let runtime = RuntimeEnvBuilder::from_runtime_env(&common.runtime_env());
+    let runtime = runtime.with_memory_pool(Arc::new(pool));
+    let task = TaskContext::new(
+        None,
+        common.session_id(),
+        common.session_config().clone(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        HashMap::new(),
+        runtime.build_arc().map_err(from_datafusion)?,
+    );
+    Ok(Arc::new(task))
+}
+
+/// The pool of a session, and the one that all sessions share.
+#[derive(Debug)]
+struct SessionPool {
+    own: FairSpillPool,
+    all: Arc<dyn MemoryPool>,
+}
+
+impl fmt::Display for SessionPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} within {}", self.own, self.all)
+    }
+}
+
+impl MemoryPool for SessionPool {
+    fn name(&self) -> &str {
+        "thalweg_session"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.own.register(consumer);
+        self.all.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.own.unregister(consumer);
+        self.all.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.own.grow(reservation, additional);
+        self.all.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.own.shrink(reservation, shrink);
+        self.all.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
+        let refused = |_| {
+            let message = format!("{additional} bytes more are beyond {OF_SESSION}");
+            DataFusionError::ResourcesExhausted(message)
+        };
+        { self.own.try_grow(reservation, additional) }.map_err(refused)?;
+        let shared = self.all.try_grow(reservation, additional);
+        shared.inspect_err(|_| self.own.shrink(reservation, additional))
+    }
+
+    fn reserved(&self) -> usize {
+        self.own.reserved()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.own.memory_limit()
+    }
+}

@@ -1,0 +1,32 @@
+//! What holds for all statements of one connection.
+
+use std::time::Duration;
+use thalweg_table::{Durability, Error, ErrorKind, Result};
+
+/// What the statements of a session may do, and how much they may take. The default allows all that the database allows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// Statements that change something are refused.
+    pub read_only: bool,
+    /// A statement fails once it takes longer, from its call to its last row. Time in which nobody pulls its rows counts as well. A
+    /// commit that has begun is not taken back.
+    pub timeout: Option<Duration>,
+    /// Memory that sorts, joins and groups of this session may take together, beside the limit that all sessions share. Beyond it they
+    /// spill to temporary files where they can, and fail where they cannot.
+    pub memory_limit_bytes: Option<u64>,
+    /// A query fails once it returns more rows.
+    pub most_result_rows: Option<u64>,
+    /// What its inserts survive; `None` takes the durability of the database.
+    pub durability: Option<Durability>,
+}
+
+impl SessionSettings {
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.timeout == Some(Duration::ZERO) {
+            let message = "a timeout of zero leaves no time for any statement; None is no timeout";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Appends that are answered by a call, for programs with more connections than threads.
+//!
+//! Invariants: an append that was taken is answered once; one that was not is not answered. It is prepared by its caller, and by the
+//! thread that answers only where it lost a race with a new definition.
+
+use crate::append::commit_of;
+use crate::table::{MOST_ATTEMPTS, Table};
+use arrow_array::RecordBatch;
+use std::sync::Arc;
+use thalweg_env::sync::Mutex;
+use thalweg_kernel::{Durability, ErrorKind, Result};
+
+type Answer = Box<dyn FnOnce(Result<u64>) + Send>;
+
+/// An append on its way.
+struct Later {
+    table: Table,
+    /// Kept for another attempt.
+    batches: Vec<RecordBatch>,
+    durability: Durability,
+    attempts: usize,
+    /// Taken by whoever answers.
+    answer: Arc<Mutex<Option<Answer>>>,
+}
+
+impl Table {
+    /// Appends all batches in one commit, as [`Self::append`] does, and returns once they are on their way: `answer` gets what that
+    /// would have returned, on a thread of the database. Appends that wait at the same time share a sync, so that thousands of
+    /// connections need no threads of their own. The next answers wait for one that takes its time.
+    ///
+    /// # Errors
+    /// As [`Self::append`] where rows do not fit the table, and `Limit` where 64 MiB of such appends wait already. Nothing was taken
+    /// then, and `answer` is not called.
+    pub fn append_later(
+        &self,
+        batches: Vec<RecordBatch>,
+        durability: Option<Durability>,
+        answer: impl FnOnce(Result<u64>) + Send + 'static,
+    ) -> Result<()> {
+        self.engine().closed().check()?;
+        let later = Later {
+            table: self.clone(),
+            batches,
+            durability: durability.unwrap_or(self.engine().options().durability),
+            attempts: 0,
+            answer: Arc::new(Mutex::new(Some(Box::new(answer)))),
+        };
+        later.start()
+    }
+}
+
+impl Later {
+    fn start(mut self) -> Result<()> {
+        self.attempts += 1;
+        let table = self.table.clone();
+        let batches = self.batches.iter().cloned().map(Ok);
+        let (commit, rows) = commit_of(&table, &table.shape(), batches, &|| true)?;
+        if rows == 0 {
+            give(&self.answer, Ok(0));
+            return Ok(());
+        }
+        let durability = self.durability;
+        let answered = move |stored: Result<_>| match stored {
+            Err(error) if error.kind() == ErrorKind::Conflict && self.attempts < MOST_ATTEMPTS => {
+                let answer = Arc::clone(&self.answer);
+                let again = self.table.refresh().and_then(|()| self.start());
+                if let Err(error) = again {
+                    give(&answer, Err(error));
+                }
+            }
+            Err(error) => give(&self.answer, Err(self.table.dropped_or(error))),
+            Ok(_) => give(&self.answer, Ok(rows)),
+        };
+        table
+            .engine()
+            .kernel()
+            .commit_later(commit, durability, answered)
+    }
+}
+
+/// Answers, unless that was done.
+fn give(answer: &Mutex<Option<Answer>>, stored: Result<u64>) {
+    // Not called under the lock: an answer may do anything.
+    let answer = answer.lock().take();
+    if let Some(answer) = answer {
+        answer(stored);
+    }
+}
