@@ -281,46 +281,6 @@ fn a_failed_import_leaves_no_table() {
     );
 }
 
-/// A killed import leaves its table whole or not at all, and the same call works afterwards.
-#[test]
-fn a_killed_import_leaves_no_part_of_its_table() {
-    let place = Place::new();
-    let file = long_file(&place, "150000,2.5\n");
-    let arguments = [
-        "import",
-        "db",
-        file.to_str().unwrap(),
-        "--table",
-        "t",
-        "--create",
-    ];
-    for after_ms in [2, 10, 20, 30, 40, 60, 80, 120, 200, 400] {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_thalweg"))
-            .args(arguments.map(|word| match word {
-                "db" => place.db.to_str().unwrap(),
-                word => word,
-            }))
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut seen = 0;
-        while seen < after_ms && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-            seen += 2;
-        }
-        // It may have ended already.
-        let _ = child.kill();
-        child.wait().unwrap();
-        let read = place.run(["sql", "db", "SELECT count(*) AS n FROM t"]);
-        match read.status {
-            0 => assert_eq!(read.out, "n\n150001\n", "{after_ms}"),
-            _ => place.run(arguments).ok().clear(),
-        }
-        assert_eq!(place.sql("SHOW TABLES"), "name\nt\n", "{after_ms}");
-        place.sql("DROP TABLE t");
-    }
-}
-
 #[test]
 fn a_type_that_turns_out_too_narrow_is_widened() {
     for (last, kind, told) in [

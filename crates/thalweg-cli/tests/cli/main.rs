@@ -12,6 +12,7 @@ mod hints;
 mod import;
 mod import_guesses;
 mod import_options;
+mod killed_imports;
 mod shell;
 mod sql;
 mod terminal;
