@@ -290,9 +290,12 @@ pub(crate) struct VerifyCall {
     /// The folder of the database
     #[arg(value_parser = database())]
     pub(crate) database: PathBuf,
-    /// Make it whole again: keep what can be read, list what is given up
+    /// Make it whole again: keep what can be read, list what is given up, in ranges where that is much
     #[arg(long)]
     pub(crate) repair: bool,
+    /// List every place that a repair gives up or mends, however many there are
+    #[arg(long, requires = "repair")]
+    pub(crate) details: bool,
 }
 
 #[derive(Args, Debug)]

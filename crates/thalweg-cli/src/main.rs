@@ -17,6 +17,7 @@ macro_rules! report {
 
 mod arguments;
 mod counts;
+mod damage_list;
 mod demo;
 mod failure;
 mod files;

@@ -3,12 +3,12 @@
 
 use crate::arguments::VerifyCall;
 use crate::counts::{counted, thousands};
+use crate::damage_list::{described, lines};
 use crate::failure::Failure;
 use crate::opening::{self, explain};
 use crate::progress;
-use crate::stats::time_text;
 use std::io::{Write, stdout};
-use thalweg::{Damage, Database, DatabaseView, VerifyReport};
+use thalweg::{Database, DatabaseView, VerifyReport};
 
 /// `thalweg verify`.
 pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
     bar.finish_and_clear();
     let mut out = stdout().lock();
     for damage in &report.damage {
-        writeln!(out, "{}", describe(damage, &view))?;
+        writeln!(out, "{}", described(damage, &view))?;
     }
     let (tables, rows) = listed(&report, view.table_names().len() as u64, rows_of(&view)?);
     writeln!(
@@ -68,11 +68,11 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
     }
     let db = opening::for_reading(&call.database)?;
     let view = db.snapshot()?;
-    for damage in &report.given_up {
-        writeln!(out, "given up: {}", describe(damage, &view))?;
+    for line in lines(&report.given_up, &view, call.details) {
+        writeln!(out, "given up: {line}")?;
     }
-    for damage in &report.mended {
-        writeln!(out, "mended: {}", describe(damage, &view))?;
+    for line in lines(&report.mended, &view, call.details) {
+        writeln!(out, "mended: {line}")?;
     }
     for table in &report.renamed {
         writeln!(out, "renamed: {table}")?;
@@ -118,51 +118,6 @@ fn bytes_of(view: &DatabaseView) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-fn describe(damage: &Damage, view: &DatabaseView) -> String {
-    let place = format!("{}, offset {}", damage.file.display(), damage.offset);
-    let commits = match damage.commits {
-        None => String::new(),
-        Some((first, last)) if last.0 == u64::MAX => format!(", commits from {} on", first.0),
-        Some((first, last)) if first == last => format!(", commit {}", first.0),
-        Some((first, last)) => format!(", commits {} to {}", first.0, last.0),
-    };
-    let Some(name) = &damage.table else {
-        return format!("{place}{commits}: {}", damage.what);
-    };
-    let count = match damage.rows {
-        None | Some(0) => String::new(),
-        Some(rows) => format!(", {}", counted(rows, "row")),
-    };
-    let rows = match (view.table(name), damage.keys) {
-        (Ok(table), Some((first, last))) => {
-            format!(
-                "{count} from {} to {}",
-                time_text(&table, first),
-                time_text(&table, last)
-            )
-        }
-        _ => count,
-    };
-    let what = without_number(&damage.what);
-    let what = match view.table(name) {
-        Ok(table) => table.definition().with_column_names(&what),
-        Err(_) => what,
-    };
-    format!("{place}{commits}, table \"{name}\"{rows}: {what}")
-}
-
-/// The words without the number of the table, whose name stands before them.
-fn without_number(what: &str) -> String {
-    let Some((before, rest)) = what.split_once(" of table ") else {
-        return what.to_owned();
-    };
-    let number = rest.bytes().take_while(u8::is_ascii_digit).count();
-    match number {
-        0 => what.to_owned(),
-        number => format!("{before}{}", &rest[number..]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,22 +131,5 @@ mod tests {
         };
         assert_eq!(listed(&report, 1, 100), (1, 100));
         assert_eq!(listed(&report, 2, 100), (2, 150));
-    }
-
-    #[test]
-    fn numbers_of_tables_are_left_out() {
-        for (what, shown) in [
-            (
-                "column 3 (values) of a block of table 1 is damaged: its checksum does not match",
-                "column 3 (values) of a block is damaged: its checksum does not match",
-            ),
-            (
-                "the index page of table 12 is damaged",
-                "the index page is damaged",
-            ),
-            ("of table \"x\"", "of table \"x\""),
-        ] {
-            assert_eq!(without_number(what), shown);
-        }
     }
 }

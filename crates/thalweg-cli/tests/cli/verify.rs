@@ -1,6 +1,24 @@
 //! `thalweg verify`, `thalweg stats` and `thalweg maintain`.
 
 use crate::Place;
+use std::path::{Path, PathBuf};
+
+/// The segment of the log that has most bytes in it.
+fn fullest_segment(place: &Place) -> PathBuf {
+    let log = std::fs::read_dir(place.db.join("log"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let segment = log
+        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
+        .max_by_key(|path| {
+            std::fs::read(path)
+                .unwrap()
+                .iter()
+                .filter(|byte| **byte != 0)
+                .count()
+        });
+    segment.unwrap()
+}
 
 #[test]
 fn damage_is_named_and_ends_with_1() {
@@ -27,19 +45,7 @@ fn damage_is_named_and_ends_with_1() {
         "{whole}"
     );
 
-    let log = std::fs::read_dir(place.db.join("log"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let segment = log
-        .filter(|path| path.extension().is_some_and(|end| end == "seg"))
-        .max_by_key(|path| {
-            std::fs::read(path)
-                .unwrap()
-                .iter()
-                .filter(|byte| **byte != 0)
-                .count()
-        });
-    let segment = segment.unwrap();
+    let segment = fullest_segment(&place);
     let mut bytes = std::fs::read(&segment).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     bytes[end / 2] ^= 1;
@@ -83,6 +89,102 @@ fn a_repair_lists_what_it_gives_up_and_leaves_the_rest() {
         all.lines().nth(1).unwrap().starts_with("a,stream,2,"),
         "{all}"
     );
+}
+
+/// Copies a database, which nobody has open.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => std::fs::copy(entry.path(), to).map(|_| ()).unwrap(),
+        }
+    }
+}
+
+/// The number that stands before a word.
+#[track_caller]
+fn number_before(line: &str, word: &str) -> u64 {
+    let parts = line.split_once(word);
+    assert!(parts.is_some(), "{word}: {line}");
+    let (before, _) = parts.unwrap();
+    let number = before.rsplit(' ').next().unwrap_or_default();
+    number.replace(',', "").parse().unwrap()
+}
+
+#[test]
+fn a_repair_sums_up_what_it_gives_up_where_that_is_much() {
+    const ROWS: u64 = 600_000;
+    let place = Place::new();
+    place.sql("CREATE TABLE t (ts BIGINT, v BIGINT) WITH (time = 'ts'); CREATE TABLE other (ts BIGINT) WITH (time = 'ts')");
+    place.sql(&format!(
+        "INSERT INTO t SELECT value, value * 2654435761 % 1000003 FROM generate_series(1, {ROWS})"
+    ));
+    // Nearly all blocks of the first half, and every tenth or so of what follows.
+    let segment = fullest_segment(&place);
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    let first_half = (end / 10..end / 2).step_by(1 << 12);
+    let rest = (end / 2..end * 9 / 10).step_by(1 << 17);
+    first_half.chain(rest).for_each(|place| bytes[place] ^= 1);
+    std::fs::write(&segment, bytes).unwrap();
+    let other = place.folder.path().join("other.thal");
+    copy(&place.db, &other);
+
+    let ended = place.run(["verify", "db", "--details"]);
+    assert!(
+        ended.status == 2 && ended.err.contains("--repair"),
+        "{ended:?}"
+    );
+    let ended = place.run(["verify", "db", "--repair"]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    let given_up: Vec<&str> = ended
+        .out
+        .lines()
+        .filter(|line| line.starts_with("given up: "))
+        .collect();
+    let (all, given_up) = given_up.split_first().unwrap();
+    assert!((2..=20).contains(&given_up.len()), "{ended:?}");
+    let sum = |word| {
+        given_up
+            .iter()
+            .map(|line| number_before(line, word))
+            .sum::<u64>()
+    };
+    let left = place.sql("SELECT count(*) AS n FROM t");
+    let left: u64 = left.lines().nth(1).unwrap().parse().unwrap();
+    assert_eq!(sum(" rows from "), ROWS - left, "{ended:?}");
+    assert_eq!(number_before(all, " rows in all"), ROWS - left, "{all}");
+    // Neighbours are one range: no row is left in the first one.
+    let first = given_up[0].strip_prefix("given up: table \"t\", ").unwrap();
+    let range = first
+        .split_once(" from ")
+        .unwrap()
+        .1
+        .split_once(", in ")
+        .unwrap()
+        .0;
+    let (from, to) = range.split_once(" to ").unwrap();
+    let inside = place.sql(&format!(
+        "SELECT count(*) AS n FROM t WHERE ts BETWEEN {from} AND {to}"
+    ));
+    assert_eq!(inside, "n\n0\n", "{first}");
+    assert!(number_before(first, " places") > 20, "{first}");
+
+    let detailed = place.run(["verify", other.to_str().unwrap(), "--repair", "--details"]);
+    let places = detailed
+        .out
+        .lines()
+        .filter(|line| line.starts_with("given up: "));
+    assert_eq!(places.count() as u64, sum(" place"), "{detailed:?}");
+    let name = segment.file_name().unwrap().to_str().unwrap();
+    assert!(
+        detailed.out.contains(&format!("{name}, offset ")),
+        "{detailed:?}"
+    );
+    place.run(["verify", "db"]).ok();
 }
 
 #[test]
