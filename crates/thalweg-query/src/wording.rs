@@ -242,10 +242,6 @@ const RULES: &[(&str, &str)] = &[
         "a date lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),
     (
-        "Timestamp {} out of range{}",
-        "date_trunc takes times of the years 1677 to 2262 only, which nanoseconds hold",
-    ),
-    (
         "Cannot cast timestamp value {} to timestamp: {}",
         "a time lies beyond the range of timestamps, which in nanoseconds reach from 1677-09-21 to 2262-04-11",
     ),

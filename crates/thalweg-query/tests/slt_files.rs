@@ -250,6 +250,7 @@ files!(
     errors,
     everyday,
     explain,
+    far_times,
     float_lists,
     floats,
     habits,

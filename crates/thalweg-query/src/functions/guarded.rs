@@ -1,11 +1,10 @@
 //! Functions of DataFusion that are called with care.
 //!
 //! Invariant: they are DataFusion's own in everything but the moment of the call: names, types and what is known of them
-//! while planning.
+//! while planning. But `date_bin` and `date_trunc` of times are computed by [`super::time_groups`], the first in the type of the times.
 
 use super::applied;
 use super::bounded::Size;
-use super::named_as_base;
 use super::time_groups::TimeGrouping;
 use crate::error::{query, to_datafusion};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
@@ -16,6 +15,7 @@ use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TypeSignature,
 };
 use std::sync::Arc;
 use thalweg_table::{Error, ErrorKind};
@@ -28,7 +28,11 @@ pub(crate) fn guarded(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
 /// The function with its guard, if it needs one.
 pub(crate) fn with_guard(base: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
     match Guard::of(base.name()) {
-        Some(guard) => Arc::new(ScalarUDF::new_from_impl(Guarded { base, guard })),
+        Some(guard) => Arc::new(ScalarUDF::new_from_impl(Guarded {
+            signature: guard.signature(&base),
+            base,
+            guard,
+        })),
         None => base,
     }
 }
@@ -55,6 +59,17 @@ impl Guard {
                 "to_char" => Some(Self::Patterns),
                 _ => None,
             })
+    }
+
+    /// Returns the signature: types that may stay as they are, and otherwise those of DataFusion.
+    fn signature(self, base: &ScalarUDF) -> Signature {
+        let mut signature = base.signature().clone();
+        if self == Self::Time(TimeGrouping::Bin)
+            && let TypeSignature::OneOf(forms) = &mut signature.type_signature
+        {
+            forms.insert(0, TypeSignature::UserDefined);
+        }
+        signature
     }
 }
 
@@ -110,10 +125,21 @@ fn ns_of(seconds: f64) -> Option<i64> {
 struct Guarded {
     base: Arc<ScalarUDF>,
     guard: Guard,
+    signature: Signature,
 }
 
 impl ScalarUDFImpl for Guarded {
-    named_as_base!();
+    fn name(&self) -> &str {
+        self.base.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.base.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.base.schema_name(args)
@@ -128,7 +154,11 @@ impl ScalarUDFImpl for Guarded {
     }
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        self.base.coerce_types(arg_types)
+        let as_given = match self.guard {
+            Guard::Time(grouping) => grouping.types_as_given(arg_types),
+            _ => None,
+        };
+        as_given.map_or_else(|| self.base.coerce_types(arg_types), Ok)
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {

@@ -2,6 +2,7 @@
 
 mod bounded;
 pub(crate) mod bucket_origin;
+mod calendar_groups;
 pub(crate) mod carried;
 pub(crate) mod clock_steps;
 pub(crate) mod coalesced;

@@ -26,7 +26,10 @@ pub(crate) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transform
             Some(listed) => Some(listed),
             None => within_reach(list, schema)?,
         },
-        Expr::Case(case) => cases_within_reach(case, schema)?,
+        Expr::Case(case) => match cases_in_unit(case, schema)? {
+            Some(cases) => Some(cases),
+            None => cases_within_reach(case, schema)?,
+        },
         _ => None,
     };
     Ok(rewritten.map_or_else(|| Transformed::no(expr), Transformed::yes))
@@ -189,11 +192,49 @@ fn within_reach(list: &InList, schema: &DFSchema) -> Result<Option<Expr>> {
     })
 }
 
+/// CASE of times that are cast to a finer unit, as comparisons of each of its values with them.
+fn cases_in_unit(case: &Case, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Some(times) = &case.expr else {
+        return Ok(None);
+    };
+    if Times::of(times, schema)?.is_none()
+        || times.is_volatile()
+        || times.exists(|part| Ok(is_subquery(part)))?
+    {
+        return Ok(None);
+    }
+    let searched = |(when, then): &(Box<Expr>, Box<Expr>)| {
+        let equal = match compared(times, Operator::Eq, when, schema)? {
+            Some(equal) => equal,
+            None => binary_expr((**times).clone(), Operator::Eq, (**when).clone()),
+        };
+        Ok((Box::new(equal), then.clone()))
+    };
+    Ok(Some(Expr::Case(Case {
+        expr: None,
+        when_then_expr: case
+            .when_then_expr
+            .iter()
+            .map(searched)
+            .collect::<Result<_>>()?,
+        else_expr: case.else_expr.clone(),
+    })))
+}
+
 /// CASE of times in nanoseconds without instants that these do not reach.
 fn cases_within_reach(case: &Case, schema: &DFSchema) -> Result<Option<Expr>> {
     let Some(times) = &case.expr else {
         return Ok(None);
     };
+    // Below a cast to nanoseconds may be what they do not reach.
+    if let Expr::Cast(Cast { expr, .. }) = &**times
+        && !matches!(
+            expr.get_type(schema)?,
+            DataType::Timestamp(TimeUnit::Nanosecond, _)
+        )
+    {
+        return Ok(None);
+    }
     let mut within = Vec::with_capacity(case.when_then_expr.len());
     for (when, then) in &case.when_then_expr {
         if out_of_reach_of(times, Operator::Eq, when, schema)?.is_none() {

@@ -1,11 +1,11 @@
-//! Times with a zone whose clock changes: sums with intervals, truncation and RANGE frames.
+//! Times with a zone whose clock changes: sums with intervals and RANGE frames.
 //!
-//! DataFusion and Arrow fail, end the frame or make two groups of one day where the clock of the zone shows a time twice or not at all.
-//! Invariants: sums and beginnings of days and longer go by the clock, as `AT TIME ZONE` and `time_bucket` read it; in RANGE frames
-//! a day has 24 hours and a month is one of UTC, so that frames depend on the rows in them alone.
+//! DataFusion and Arrow fail or end the frame where the clock of the zone shows a time twice or not at all.
+//! Invariants: sums go by the clock, as `AT TIME ZONE` and `time_bucket` read it; in RANGE frames a day has 24 hours and a month is
+//! one of UTC, so that frames depend on the rows in them alone.
 
 use super::nodes::in_one_node;
-use crate::functions::{clock_steps, time_zones};
+use crate::functions::clock_steps;
 use crate::pushdown::time::is_utc;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::tree_node::Transformed;
@@ -13,11 +13,11 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, Operator, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    binary_expr, cast, lit,
+    cast,
 };
 use std::sync::Arc;
 
-/// Sums with intervals, and `date_trunc` to hours and longer.
+/// Sums with intervals.
 pub(super) fn on_clock(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -33,31 +33,6 @@ pub(super) fn on_clock(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 return Transformed::yes(sum(*right, *left, false));
             }
             Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))
-        }
-        Expr::ScalarFunction(mut call) if call.func.name() == "date_trunc" => {
-            if let [part, time] = &mut call.args[..]
-                && is_of_days(part)
-                && let Some((unit, name)) = zone_of(time, schema)
-            {
-                let zone = lit(name.to_string());
-                let [at_time_zone, first_instant, _] = time_zones::functions();
-                *time = at_time_zone.call(vec![std::mem::take(time), zone.clone()]);
-                let first = first_instant.call(vec![Expr::ScalarFunction(call), zone]);
-                return Transformed::yes(cast(first, DataType::Timestamp(unit, Some(name))));
-            }
-            if let [part, time] = &mut call.args[..]
-                && is_part(part, &["hour"])
-                && let Some((_, name)) = zone_of(time, schema)
-            {
-                // Back by what has passed of the hour on the clock, which may have been put forward or back in between.
-                let [at_time_zone, ..] = time_zones::functions();
-                let shown = at_time_zone.call(vec![time.clone(), lit(name.to_string())]);
-                let hour = call.func.call(vec![part.clone(), shown.clone()]);
-                let passed = binary_expr(shown, Operator::Minus, hour);
-                let time = std::mem::take(time);
-                return Transformed::yes(binary_expr(time, Operator::Minus, passed));
-            }
-            Transformed::no(Expr::ScalarFunction(call))
         }
         other => Transformed::no(other),
     }
@@ -75,19 +50,6 @@ fn zone_of(expr: &Expr, schema: &DFSchema) -> Option<(TimeUnit, Arc<str>)> {
     };
     let is_fixed = is_utc(&zone) || zone.starts_with(['+', '-']);
     (!is_fixed).then_some((unit, zone))
-}
-
-/// Whether `date_trunc` goes by days or longer; parts shorter than an hour are as long everywhere.
-fn is_of_days(part: &Expr) -> bool {
-    is_part(part, &["day", "week", "month", "quarter", "year"])
-}
-
-fn is_part(part: &Expr, known: &[&str]) -> bool {
-    let Expr::Literal(part, _) = part else {
-        return false;
-    };
-    let part = part.try_as_str().flatten().unwrap_or_default();
-    known.iter().any(|known| part.eq_ignore_ascii_case(known))
 }
 
 /// RANGE frames of days and months over such times.

@@ -2,8 +2,8 @@
 //! most weeks.
 //!
 //! Invariants: a grouping is accepted only if each of its groups is exactly one bucket, and the first key of the bucket,
-//! times `factor`, is the value that DataFusion's function returns for the rows in it. Functions are known by their
-//! names: the session registers DataFusion's own and no others.
+//! times `factor`, is the value that the function returns for the rows in it. Functions are known by their names: the
+//! session registers one of each.
 
 use super::time::{TimeColumn, is_utc, time_expression, unit_ns};
 use arrow::datatypes::{DataType, IntervalDayTimeType, IntervalMonthDayNanoType};
@@ -49,7 +49,7 @@ fn of_date_bin(
     let (factor, data_type) = time_expression(source, time)?;
     let origin_ns = match origin {
         None => 0,
-        Some(origin) => instant_ns(literal(origin)?)?,
+        Some(origin) => i64::try_from(instant_ns(literal(origin)?)?).ok()?,
     };
     let bucket = buckets(factor, &data_type, width_ns, origin_ns)?;
     Some(TimeGroup { bucket, factor })
@@ -82,12 +82,7 @@ fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Opt
 }
 
 /// Buckets in steps of the column, each `factor` times its unit, if width and origin are whole numbers of them.
-pub(crate) fn buckets(
-    factor: i64,
-    data_type: &DataType,
-    width_ns: i64,
-    origin_ns: i64,
-) -> Option<Bucket> {
+fn buckets(factor: i64, data_type: &DataType, width_ns: i64, origin_ns: i64) -> Option<Bucket> {
     let DataType::Timestamp(unit, _) = data_type else {
         return None;
     };
@@ -125,7 +120,7 @@ pub(crate) fn interval_ns(interval: &ScalarValue) -> Option<i64> {
 }
 
 /// The nanoseconds of a time since 1970.
-pub(crate) fn instant_ns(value: &ScalarValue) -> Option<i64> {
+pub(crate) fn instant_ns(value: &ScalarValue) -> Option<i128> {
     let (value, unit) = match value {
         ScalarValue::TimestampSecond(value, _) => (value, 1_000_000_000),
         ScalarValue::TimestampMillisecond(value, _) => (value, 1_000_000),
@@ -133,5 +128,5 @@ pub(crate) fn instant_ns(value: &ScalarValue) -> Option<i64> {
         ScalarValue::TimestampNanosecond(value, _) => (value, 1),
         _ => return None,
     };
-    (*value)?.checked_mul(unit)
+    value.map(|value| i128::from(value) * unit)
 }
