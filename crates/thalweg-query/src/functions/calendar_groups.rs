@@ -84,18 +84,23 @@ impl TimeGroups {
     }
 
     fn month_of(&self, value: i64, months: i64, origin: NaiveDateTime) -> Option<i64> {
-        let time = self.clock(value)?;
-        let number = |time: NaiveDateTime| i64::from(time.year()) * 12 + i64::from(time.month0());
-        let passed = number(time) - number(origin);
-        let passed = passed - passed.rem_euclid(months);
+        let number = |date: NaiveDate| i64::from(date.year()) * 12 + i64::from(date.month0());
+        let from = number(origin.date());
+        let passed_until = |date: NaiveDate| {
+            let passed = number(date) - from;
+            passed - passed.rem_euclid(months)
+        };
         if origin.day() == 1 && origin.time() == NaiveTime::MIN {
-            let number = number(origin) + passed;
+            let day = DAY_SECONDS * self.steps_per_second();
+            let days = i32::try_from(value.div_euclid(day)).ok()?;
+            let number = from + passed_until(NaiveDate::from_epoch_days(days)?);
             let year = i32::try_from(number.div_euclid(12)).ok()?;
             let month0 = u32::try_from(number.rem_euclid(12)).ok()?;
             let first = NaiveDate::from_ymd_opt(year, month0 + 1, 1)?;
-            let seconds = i64::from(first.to_epoch_days()) * DAY_SECONDS;
-            return seconds.checked_mul(SECOND_NS / self.step_ns);
+            return i64::from(first.to_epoch_days()).checked_mul(day);
         }
+        let time = self.clock(value)?;
+        let passed = passed_until(time.date());
         let start = shifted(origin, passed)?;
         let start = match start > time {
             true => shifted(origin, passed - months)?,
@@ -108,12 +113,18 @@ impl TimeGroups {
 
     /// What the clock of UTC shows at a time, or a local clock at one of its own; `None` beyond the calendar.
     pub(super) fn clock(&self, value: i64) -> Option<NaiveDateTime> {
-        clock(self.ns(value))
+        let steps = self.steps_per_second();
+        let rest = u32::try_from(value.rem_euclid(steps) * self.step_ns).ok()?;
+        DateTime::from_timestamp(value.div_euclid(steps), rest).map(|time| time.naive_utc())
     }
 
     /// A time later by so many seconds.
     pub(super) fn later(&self, value: i64, seconds: i32) -> Option<i64> {
-        value.checked_add(i64::from(seconds).checked_mul(SECOND_NS / self.step_ns)?)
+        value.checked_add(i64::from(seconds).checked_mul(self.steps_per_second())?)
+    }
+
+    fn steps_per_second(&self) -> i64 {
+        SECOND_NS / self.step_ns
     }
 
     fn ns(&self, value: i64) -> i128 {
