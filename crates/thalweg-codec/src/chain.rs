@@ -94,6 +94,14 @@ byte_enum! {
 }
 
 /// How a chunk is encoded: kind, element type, last stage.
+///
+/// ```
+/// use thalweg_codec::{ChunkKind, CodecChain, ElementType, LastStage};
+///
+/// let chain = CodecChain { kind: ChunkKind::Dictionary, element: ElementType::Bytes, last_stage: LastStage::Lz4 };
+/// assert_eq!(CodecChain::from_bytes(chain.to_bytes()), Ok(chain));
+/// assert!(CodecChain::from_bytes([0; 4]).is_err()); // zeroed memory is no chain
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CodecChain {
     /// How pages relate to the prelude.

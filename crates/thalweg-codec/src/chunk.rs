@@ -14,6 +14,19 @@ use crate::{MAX_PAGE_ROWS, PAGE_ROWS};
 pub const MAX_CHUNK_ROWS: usize = 1 << 24;
 
 /// How a chunk is cut into pages.
+///
+/// ```
+/// use thalweg_codec::{EncodedChunk, Encoder, Level, Paging};
+///
+/// let depths: Vec<f32> = vec![1.5; 100];
+/// let mut chunk = EncodedChunk::new();
+/// let mut encoder = Encoder::new(Level::Fast);
+/// encoder.encode_paged(&depths, Paging::Every(40), &mut chunk).unwrap();
+/// assert_eq!(chunk.page_row_ends, [40, 80, 100]);
+/// encoder.encode_paged(&depths, Paging::RowEnds(&[10, 100]), &mut chunk).unwrap();
+/// assert_eq!(chunk.view().unwrap().row_range(1), 10..100);
+/// assert!(encoder.encode_paged(&depths, Paging::RowEnds(&[10, 99]), &mut chunk).is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paging<'a> {
     /// Pages of so many rows; the last may be short.
@@ -291,6 +304,13 @@ impl<'a> ChunkView<'a> {
 }
 
 /// Pages of a stream that `rows` rows need.
+///
+/// ```
+/// use thalweg_codec::{page_count, page_rows};
+///
+/// assert_eq!(page_count(2_500), 3);
+/// assert_eq!((page_rows(2_500, 0), page_rows(2_500, 2)), (1_024, 452));
+/// ```
 pub const fn page_count(rows: usize) -> usize {
     rows.div_ceil(PAGE_ROWS)
 }

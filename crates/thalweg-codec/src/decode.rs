@@ -50,6 +50,20 @@ impl Decoder {
     /// Decodes the value at `index` of a page of `rows` rows, without the others where the mode of
     /// the page allows it (see `docs/format/codecs.md`).
     ///
+    /// ```
+    /// use thalweg_codec::{Decoder, EncodedChunk, Encoder, Level, PAGE_ROWS};
+    ///
+    /// let levels: Vec<i32> = (0..3_000).collect();
+    /// let mut chunk = EncodedChunk::new();
+    /// Encoder::new(Level::Fast).encode(&levels, &mut chunk).unwrap();
+    /// let view = chunk.view().unwrap();
+    /// let (page, index) = (2_500 / PAGE_ROWS, 2_500 % PAGE_ROWS);
+    /// let value: i32 = Decoder::new()
+    ///     .decode_value(view.codec(), view.prelude(), view.page(page), view.page_rows(page), index)
+    ///     .unwrap();
+    /// assert_eq!(value, 2_500);
+    /// ```
+    ///
     /// # Errors
     /// When the bytes are not those of such a page, or there is no such row. Damage to other values
     /// may pass.
@@ -71,6 +85,20 @@ impl Decoder {
 
     /// Appends the rows of `pages` to `out`, touching the prelude and those pages only. On error
     /// `out` is as long as before.
+    ///
+    /// ```
+    /// use thalweg_codec::{Decoder, EncodedChunk, Encoder, Level};
+    ///
+    /// let times: Vec<i64> = (0..3_000).map(|n| 1_772_366_400_000 + n * 250).collect();
+    /// let mut chunk = EncodedChunk::new();
+    /// Encoder::new(Level::Dense).encode(&times, &mut chunk).unwrap();
+    /// let view = chunk.view().unwrap();
+    /// let mut second_page: Vec<i64> = Vec::new();
+    /// Decoder::new().decode(&view, 1..2, &mut second_page).unwrap();
+    /// assert_eq!(second_page, times[1_024..2_048]);
+    /// let mut floats: Vec<f64> = Vec::new();
+    /// assert!(Decoder::new().decode(&view, 0..1, &mut floats).is_err()); // the chunk holds integers
+    /// ```
     ///
     /// # Errors
     /// When there are no such pages or their bytes are damaged.

@@ -16,6 +16,20 @@ use crate::offset::Offset;
 use crate::settings::{Level, Settings, ValueCodec};
 
 /// Encodes columns; holds the buffers that encoding reuses.
+///
+/// ```
+/// use thalweg_codec::{Decoder, EncodedChunk, Encoder, Level};
+///
+/// let temperatures: Vec<f64> = (0..4_096).map(|second| 20.0 + f64::from(second % 60) / 10.0).collect();
+/// let mut chunk = EncodedChunk::new();
+/// Encoder::new(Level::Fast).encode(&temperatures, &mut chunk).unwrap();
+/// assert!(chunk.bytes.len() as u64 * 4 < chunk.raw_bytes);
+///
+/// let view = chunk.view().unwrap();
+/// let mut decoded: Vec<f64> = Vec::new();
+/// Decoder::new().decode(&view, 0..view.page_count(), &mut decoded).unwrap();
+/// assert_eq!(decoded, temperatures);
+/// ```
 #[derive(Debug)]
 pub struct Encoder {
     settings: Settings,
@@ -38,6 +52,18 @@ impl Encoder {
     }
 
     /// Uses `codec` on every chunk.
+    ///
+    /// ```
+    /// use thalweg_codec::{EncodedChunk, Encoder, Level, ValueCodec};
+    ///
+    /// let counter: Vec<i64> = (0..1_024).map(|n| n * n).collect();
+    /// let bytes_of = |codec| {
+    ///     let mut chunk = EncodedChunk::new();
+    ///     Encoder::new(Level::Fast).with_value_codec(codec).encode(&counter, &mut chunk).unwrap();
+    ///     chunk.bytes.len()
+    /// };
+    /// assert!(bytes_of(ValueCodec::Delta) < bytes_of(ValueCodec::FrameOfReference));
+    /// ```
     #[must_use]
     pub fn with_value_codec(mut self, codec: ValueCodec) -> Self {
         self.settings.codec = Some(codec);
@@ -90,6 +116,20 @@ impl Encoder {
     /// Encodes variable-length values into `out`, whose contents are replaced. `offsets` has one
     /// entry more than there are rows, as in Arrow, and need not start at zero.
     ///
+    /// ```
+    /// use thalweg_codec::{Decoder, EncodedChunk, Encoder, Level};
+    ///
+    /// let (offsets, data) = ([0_i32, 5, 10, 15], b"northsouthnorth");
+    /// let mut chunk = EncodedChunk::new();
+    /// Encoder::new(Level::Fast).encode_bytes(&offsets, data, &mut chunk).unwrap();
+    ///
+    /// let view = chunk.view().unwrap();
+    /// let mut last = Vec::new();
+    /// let (codec, prelude, page) = (view.codec(), view.prelude(), view.page(0));
+    /// Decoder::new().decode_bytes_value(codec, prelude, page, 3, 2, &mut last).unwrap();
+    /// assert_eq!(last, b"north");
+    /// ```
+    ///
     /// # Errors
     /// When offsets fall or leave the data, or the chunk would pass 4 GiB.
     pub fn encode_bytes<O: Offset>(
@@ -132,6 +172,18 @@ impl Encoder {
     }
 
     /// Encodes `rows` bits, lowest bit of each byte first, into `out`, whose contents are replaced.
+    ///
+    /// ```
+    /// use thalweg_codec::{Decoder, EncodedChunk, Encoder, Level};
+    ///
+    /// let is_open = [0b0000_0101]; // the valve was open in rows 0 and 2
+    /// let mut chunk = EncodedChunk::new();
+    /// Encoder::new(Level::Fast).encode_bits(&is_open, 4, &mut chunk).unwrap();
+    /// let view = chunk.view().unwrap();
+    /// let mut bits = [0];
+    /// Decoder::new().decode_bits_page(view.codec(), view.prelude(), view.page(0), 4, &mut bits).unwrap();
+    /// assert_eq!(bits, is_open);
+    /// ```
     ///
     /// # Errors
     /// When `bits` is too short or there are more than [`MAX_CHUNK_ROWS`] rows.
