@@ -13,6 +13,22 @@ use crate::sync::Mutex;
 type Work<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Work that was begun, or is still to be.
+///
+/// ```
+/// # #[cfg(feature = "shuttle")]
+/// # fn main() {} // Runs inside a shuttle execution only.
+/// # #[cfg(not(feature = "shuttle"))]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use thalweg_env::{Beside, Env, Panicked};
+///
+/// let count = Beside::start(&Env::os(), "count", true, || (1..=100).sum::<u32>());
+/// let greeting = "done meanwhile".len();
+/// assert_eq!((count.finish()?, greeting), (5_050, 14));
+/// let failed = Beside::start(&Env::os(), "fails", true, || -> u32 { panic!("no sensor") });
+/// assert_eq!(failed.finish(), Err(Panicked { message: "no sensor".into() }));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Beside<T> {
     work: Arc<Mutex<Option<Work<T>>>>,
     done: Arc<Mutex<Option<T>>>,

@@ -54,6 +54,25 @@ pub use storage::{
 /// Everything the engine needs from the outside: storage, time, randomness, threads.
 ///
 /// Cloning is cheap; clones share the same underlying environment.
+///
+/// ```
+/// # #[cfg(feature = "shuttle")]
+/// # fn main() {} // Runs inside a shuttle execution only.
+/// # #[cfg(not(feature = "shuttle"))]
+/// # fn main() -> std::io::Result<()> {
+/// use std::path::Path;
+/// use thalweg_env::{Env, OpenMode};
+///
+/// let env = Env::in_memory();
+/// let file = env.storage().open(Path::new("/readings"), OpenMode::CreateNew)?;
+/// file.write_all_at(b"20.5", 0)?;
+/// let mut bytes = [0; 4];
+/// file.read_exact_at(&mut bytes, 0)?;
+/// assert_eq!(&bytes, b"20.5");
+/// assert!(Env::in_memory().storage().metadata(Path::new("/readings")).is_err()); // another memory
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Env {
     storage: Arc<dyn Storage>,
@@ -102,6 +121,14 @@ impl Env {
 
     /// The same environment for this process alone: in a child of a fork each call for files fails with [`NotOwner`], so
     /// that nothing that was opened here can be read, written, cut, removed or unlocked there.
+    ///
+    /// ```
+    /// use thalweg_env::Env;
+    ///
+    /// let owner = Env::os().owner();
+    /// assert!(owner.is_here());
+    /// assert!(owner.check().is_ok()); // in a child of a fork it is the error `NotOwner`
+    /// ```
     #[must_use]
     pub fn for_this_process(&self) -> Env {
         let storage = Arc::clone(&self.storage);

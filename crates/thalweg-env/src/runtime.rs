@@ -6,6 +6,16 @@ use std::io;
 use std::time::Duration;
 
 /// The clocks and what identifies this run of the machine and process.
+///
+/// ```
+/// use thalweg_env::Env;
+///
+/// let env = Env::os();
+/// let (before, boot) = (env.clock().monotonic_ns(), env.clock().boot_id());
+/// env.clock().sleep(std::time::Duration::from_micros(10));
+/// assert!(env.clock().monotonic_ns() >= before + 10_000);
+/// assert_eq!(env.clock().boot_id(), boot);
+/// ```
 pub trait Clock: Send + Sync + Debug {
     /// Nanoseconds on a clock that never goes back. Comparable between processes of the same
     /// [`Clock::boot_id`], of no meaning beyond.
@@ -48,6 +58,20 @@ pub trait Spawner: Send + Sync + Debug {
     /// How many there are decides nothing but time: whoever calls divides what there is to do within `work`, piece by piece, so
     /// that one call would do all of it. Unlike the job of a thread, `work` may borrow what the caller has. It costs the start of
     /// the threads.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use thalweg_env::Env;
+    ///
+    /// let readings = [3, 1, 4, 1, 5, 9, 2, 6];
+    /// let (next, sum) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    /// Env::os().spawner().share("sum", 4, &|| {
+    ///     while let Some(value) = readings.get(next.fetch_add(1, Ordering::Relaxed)) {
+    ///         sum.fetch_add(*value, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// assert_eq!(sum.into_inner(), 31);
+    /// ```
     ///
     /// # Panics
     /// When one of the calls panics, after all have ended.

@@ -17,6 +17,24 @@ use std::sync::Arc;
 pub const MAX_SLICES: usize = 1024;
 
 /// How a file is opened.
+///
+/// ```
+/// # #[cfg(feature = "shuttle")]
+/// # fn main() {} // Runs inside a shuttle execution only.
+/// # #[cfg(not(feature = "shuttle"))]
+/// # fn main() -> std::io::Result<()> {
+/// use std::{io::ErrorKind, path::Path};
+/// use thalweg_env::{Env, OpenMode};
+///
+/// let (env, path) = (Env::in_memory(), Path::new("/log"));
+/// let missing = env.storage().open(path, OpenMode::Read).unwrap_err();
+/// assert_eq!(missing.kind(), ErrorKind::NotFound);
+/// env.storage().open(path, OpenMode::CreateNew)?;
+/// let taken = env.storage().open(path, OpenMode::CreateNew).unwrap_err();
+/// assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpenMode {
     /// An existing file, for reading.
@@ -188,6 +206,26 @@ pub trait File: Send + Sync + Debug {
     /// Locks exclude handles, also of the same process; a handle's own lock on the range is replaced.
     /// They are advisory, and go with the handle or the process: a child of a fork has none of its parent's.
     /// An exclusive lock needs a handle open for writing.
+    ///
+    /// ```
+    /// # #[cfg(feature = "shuttle")]
+    /// # fn main() {} // Runs inside a shuttle execution only.
+    /// # #[cfg(not(feature = "shuttle"))]
+    /// # fn main() -> std::io::Result<()> {
+    /// use std::path::Path;
+    /// use thalweg_env::{Env, LockKind, OpenMode};
+    ///
+    /// let env = Env::in_memory();
+    /// let open = || env.storage().open(Path::new("/lock"), OpenMode::OpenOrCreate);
+    /// let (first, second) = (open()?, open()?);
+    /// assert!(first.try_lock(0..1, LockKind::Exclusive)?);
+    /// assert!(!second.try_lock(0..1, LockKind::Shared)?); // the same process, another handle
+    /// assert!(second.try_lock(1..2, LockKind::Shared)?);
+    /// first.unlock(0..1)?;
+    /// assert!(!second.is_locked(0..1)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     fn try_lock(&self, range: Range<u64>, kind: LockKind) -> io::Result<bool>;
 
     /// Whether another handle holds a lock in the range. Takes none: nobody is refused for the look.
