@@ -101,6 +101,31 @@ impl Bucket {
 impl TableView {
     /// Aggregates rows by ranges of the order key.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::{AggregateRequest, Bucket, KeyRange, Value};
+    ///
+    /// for (second, temp) in [(0, 20.0), (30, 22.0), (60, 25.0), (90, f64::NAN)] {
+    ///     room.put(&[Value::Int(second), Value::Float(temp)], None)?;
+    /// }
+    /// let by_minute = AggregateRequest {
+    ///     keys: KeyRange::ALL,
+    ///     bucket: Some(Bucket { width: 60, origin: 0 }),
+    ///     columns: vec![1],
+    /// };
+    /// let groups = room.view()?.aggregate(&by_minute)?.groups;
+    /// assert_eq!((groups[0].bucket_start, groups[0].rows), (0, 2));
+    /// assert_eq!(groups[0].columns[0].mean(), Some(21.0));
+    /// assert_eq!(groups[1].columns[0].float_range(), Some((25.0, 25.0))); // NaN is counted apart
+    /// assert_eq!(groups[1].columns[0].nan_rows, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` for columns that do not exist and buckets without width.
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<AggregateResult> {

@@ -45,6 +45,27 @@ impl Table {
     /// Appends all batches in one commit, whole or not at all, however many there are, and returns how many rows they had.
     /// Columns are matched by name; rows may be in any order. `None` takes the durability of the engine.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double"), ("note", "varchar")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+    /// use std::sync::Arc;
+    ///
+    /// let batch = RecordBatch::try_from_iter([
+    ///     ("temp", Arc::new(Float64Array::from(vec![21.0, 20.5])) as ArrayRef),
+    ///     ("ts", Arc::new(Int64Array::from(vec![2, 1]))),
+    /// ]).unwrap();
+    /// assert_eq!(room.append([Ok(batch)], None)?, 2); // `note`, which is missing, is null
+    /// let rows = room.view()?.scan(&Default::default())?.next().unwrap()?;
+    /// assert_eq!(rows.column(0).as_ref(), &Int64Array::from(vec![1, 2]));
+    /// assert_eq!(rows.column(2).null_count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The first error of `batches`; `Schema`, `OutOfDomain` and `Limit` when rows do not fit the table. Nothing was
     /// stored then.
@@ -58,6 +79,25 @@ impl Table {
 
     /// Appends as [`Self::append`] does; cancelled when `go_on` returns false. That is called once for every 32 MiB of rows or so,
     /// before the commit; the commit itself is not cancelled.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    /// use std::sync::Arc;
+    ///
+    /// let times = Arc::new(Int64Array::from_iter_values(0..1_000_000)) as ArrayRef;
+    /// let batch = RecordBatch::try_from_iter([("ts", times)]).unwrap();
+    /// let endless = std::iter::repeat_with(|| Ok(batch.clone()));
+    /// let result = room.append_while(endless, None, &|| false); // as a handler of Ctrl-C would say
+    /// assert_eq!(result.unwrap_err().kind(), thalweg::ErrorKind::Query);
+    /// assert_eq!(room.view()?.row_count(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Self::append`]; `Query` when it was cancelled, and nothing was stored then.
@@ -73,6 +113,23 @@ impl Table {
     }
 
     /// Appends one row, its values in the order of the schema.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "timestamp(ms)"), ("level", "smallint")])?;
+    /// # let tank = db.create_table("tank", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::{Durability, ErrorKind, Value};
+    ///
+    /// tank.put(&[Value::Text("2026-03-01T12:00:00"), Value::Int(870)], None)?; // survives a power cut
+    /// tank.put(&[Value::Int(1_772_366_401_000), Value::Null], Some(Durability::Process))?; // survives a kill
+    /// let too_large = tank.put(&[Value::Int(0), Value::Int(40_000)], None);
+    /// assert_eq!(too_large.unwrap_err().kind(), ErrorKind::Schema);
+    /// assert_eq!(tank.view()?.row_count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `Schema`, `OutOfDomain` and `Limit` when it does not fit the table.

@@ -20,6 +20,25 @@ const MOST_BYTES: usize = 8 << 20;
 /// Collects rows for a table and commits them in batches of 65,536 rows or 8 MiB; before that nobody sees them. Dropping it commits
 /// what is left; call [`Appender::flush`] to learn whether that worked. Rows that a call has reported as refused are not committed
 /// by a drop: whoever saw the error may have stored them otherwise.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// use thalweg::Value;
+///
+/// let mut appender = room.appender();
+/// for second in 0..1_000 {
+///     appender.put(&[Value::Int(second), Value::Float(20.0)])?;
+/// }
+/// assert_eq!((appender.rows(), room.view()?.row_count()), (1_000, 0));
+/// appender.flush()?;
+/// assert_eq!((appender.rows(), room.view()?.row_count()), (0, 1_000));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Appender {
     table: Table,
     /// The columns of the rows put so far; none while a batch is refused.
@@ -67,6 +86,24 @@ impl Appender {
     }
 
     /// Adds a row, its values in the order of the schema. From time to time this commits the rows before it.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::Value;
+    ///
+    /// let mut appender = room.appender();
+    /// appender.put(&[Value::Int(1), Value::Float(20.5)])?;
+    /// assert!(appender.put(&[Value::Int(2), Value::Text("warm")]).is_err());
+    /// appender.put(&[Value::Int(3), Value::Float(20.7)])?; // the refused row hurts no other
+    /// appender.flush()?;
+    /// assert_eq!(room.view()?.row_count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `Schema`, `OutOfDomain` and `Limit` when the row does not fit the table. Others when the rows before it could not be

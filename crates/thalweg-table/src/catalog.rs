@@ -272,6 +272,24 @@ fn names(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// All tables at one moment. Holding it keeps its files.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// use thalweg::Value;
+///
+/// let before = db.snapshot()?;
+/// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+/// db.drop_table("room")?;
+/// assert_eq!(before.table_names(), ["room"]);
+/// assert_eq!(before.table("Room")?.row_count(), 0);
+/// assert!(db.snapshot()?.commit() > before.commit());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct DatabaseView {
     engine: Engine,

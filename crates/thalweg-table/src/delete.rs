@@ -31,6 +31,24 @@ impl Table {
     /// borders of the range, however many rows are deleted: none of those between is read. Rows that are appended during the call
     /// stay.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::{KeyRange, Value};
+    ///
+    /// for second in 0..10 {
+    ///     room.put(&[Value::Int(second), Value::Float(20.0)], None)?;
+    /// }
+    /// assert_eq!(room.delete_range(KeyRange::half_open(Some(2), Some(5)), None)?, 3);
+    /// assert_eq!(room.delete_range(KeyRange::from(2..=4), None)?, 0); // they are deleted already
+    /// assert_eq!(room.view()?.row_count(), 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Limit` where too many blocks reach out of the range, because rows came late: `maintain` puts them in order; `Conflict`
     /// where other commits came in between again and again. Nothing was deleted then.

@@ -61,6 +61,25 @@ impl Table {
     /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
     /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::Value;
+    ///
+    /// for second in [10, 20, 15] {
+    ///     room.put(&[Value::Int(second), Value::Float(20.0)], None)?;
+    /// }
+    /// assert_eq!(room.stats()?.late_rows, 1);
+    /// room.maintain()?;
+    /// let stats = room.stats()?;
+    /// assert_eq!((stats.late_rows, stats.open_rows, stats.blocks), (0, 0, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Unavailable` for a database that was opened read-only; whatever reading and writing leads to. Each step is stored
     /// whole or not at all.

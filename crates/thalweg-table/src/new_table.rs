@@ -11,6 +11,22 @@ use crate::table::Table;
 use thalweg_kernel::Result;
 
 /// A table that nobody sees until [`NewTable::publish`]; dropped with its rows without that.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// use thalweg::Value;
+///
+/// let new = db.begin_table("hall", &schema, &CreateOptions::stream("ts"))?;
+/// new.table().put(&[Value::Int(1), Value::Float(20.5)], None)?;
+/// drop(new); // as an early return does: the table is dropped with its rows
+/// assert_eq!(db.table_names()?, ["room"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct NewTable {
     table: Table,

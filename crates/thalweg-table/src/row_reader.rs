@@ -119,6 +119,27 @@ impl RowReader {
 
     /// The rows at these addresses, in this order. After an error the reader goes on as before.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use arrow_array::Float64Array;
+    /// use thalweg::{RowAddress, RowPlace, Value};
+    /// use thalweg_kernel::CommitNo;
+    ///
+    /// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// let commit = CommitNo(db.snapshot()?.commit()); // the one that the row came with
+    /// let address = RowAddress { place: RowPlace::Open { commit, part: 0 }, row: 0 };
+    /// let mut reader = room.view()?.row_reader(Some(&[1]))?;
+    /// let rows = reader.read(&[address, address])?;
+    /// assert_eq!(rows.column(0).as_ref(), &Float64Array::from(vec![20.5, 20.5]));
+    /// assert!(reader.read(&[RowAddress { row: 1, ..address }]).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Invalid` for an address at which the table has no row in this view; `Corruption` for damage; whatever reading leads to.
     pub fn read(&mut self, rows: &[RowAddress]) -> Result<RecordBatch> {

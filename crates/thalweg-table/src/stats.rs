@@ -69,6 +69,23 @@ pub struct FragmentFacts {
 impl Table {
     /// Facts about the table as it is now.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::Value;
+    ///
+    /// for second in [3, 1, 2] {
+    ///     room.put(&[Value::Int(second), Value::Float(20.0)], None)?;
+    /// }
+    /// let stats = room.stats()?;
+    /// assert_eq!((stats.rows, stats.min_key, stats.max_key), (3, Some(1), Some(3)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NotFound` when it was dropped.
     pub fn stats(&self) -> Result<TableStats> {
@@ -87,6 +104,21 @@ impl TableView {
     }
 
     /// The sizes of the table, from memory.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::Value;
+    ///
+    /// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// let totals = room.view()?.totals();
+    /// assert_eq!((totals.rows, totals.open_rows, totals.blocks), (1, 1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn totals(&self) -> TableTotals {
         let table = self.snapshot();
@@ -108,6 +140,27 @@ impl TableView {
     }
 
     /// The blocks with rows that are not deleted, by their smallest keys. Takes a walk of the index.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts").with("split", 60))?;
+    /// use thalweg::Value;
+    ///
+    /// let mut appender = room.appender();
+    /// for second in 0..180 {
+    ///     appender.put(&[Value::Int(second), Value::Float(20.0)])?;
+    /// }
+    /// appender.flush()?;
+    /// room.maintain()?;
+    /// let blocks = room.view()?.blocks()?; // none has rows of two minutes, for `split` is 60
+    /// let ranges: Vec<_> = blocks.iter().map(|block| (block.min_key, block.max_key)).collect();
+    /// assert_eq!(ranges, [(0, 59), (60, 119), (120, 179)]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the index cannot be read.

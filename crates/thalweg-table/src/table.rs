@@ -19,6 +19,21 @@ use thalweg_kernel::{Error, ErrorKind, Result, TableId, TableSnapshot};
 pub(crate) const MOST_ATTEMPTS: usize = 16;
 
 /// A table to write to and to take views of. Clones share it.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// use thalweg::Value;
+///
+/// let same = room.clone();
+/// same.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+/// assert_eq!(room.view()?.row_count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Table {
     engine: Engine,
@@ -105,6 +120,23 @@ impl Table {
 
     /// Removes this table and its rows, and no other one that has taken its name meanwhile. Views taken before go on seeing it.
     ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::{ErrorKind, Value};
+    ///
+    /// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// let before = room.view()?;
+    /// room.drop_table()?;
+    /// assert_eq!(before.row_count(), 1);
+    /// assert_eq!(room.view().unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NotFound` when it was dropped before.
     pub fn drop_table(&self) -> Result<()> {
@@ -112,6 +144,22 @@ impl Table {
     }
 
     /// The table now: every commit acknowledged before the call, nothing later.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::Value;
+    ///
+    /// let before = room.view()?;
+    /// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// assert_eq!(before.row_count(), 0); // a view never changes
+    /// assert_eq!(room.view()?.row_count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `NotFound` when it was dropped.
@@ -272,6 +320,25 @@ impl TableView {
 
     /// The smallest and the largest order key; `None` without rows. Where rows were deleted, it may be more than the keys of those
     /// that are left: [`TableStats`] has just these.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "timestamp(ms)"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use thalweg::{Value, time::key_to_text};
+    ///
+    /// room.put(&[Value::Text("2026-03-01T12:00:00"), Value::Float(20.5)], None)?;
+    /// room.put(&[Value::Text("2026-03-01T11:00:00"), Value::Float(20.1)], None)?;
+    /// let view = room.view()?;
+    /// let keys = view.key_range().unwrap();
+    /// let time = view.schema().field(0).data_type().clone();
+    /// assert_eq!(key_to_text(&time, keys.first), "2026-03-01T11:00:00");
+    /// assert_eq!(key_to_text(&time, keys.last), "2026-03-01T12:00:00");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn key_range(&self) -> Option<KeyRange> {
         let blocks = self
