@@ -39,6 +39,20 @@ pub enum Summaries {
 }
 
 /// The definition of a table.
+///
+/// ```
+/// # fn main() -> thalweg_table::Result<()> {
+/// use thalweg_table::{CreateOptions, Layouts, TableDefinition, schema::schema_of_names};
+///
+/// let schema = schema_of_names([("ts", "timestamp"), ("temp", "double"), ("note", "varchar")])?;
+/// let options = CreateOptions::stream("ts").with("summaries", "temp");
+/// let definition = TableDefinition::create(&Layouts::default(), &schema, &options)?;
+/// assert_eq!(definition.order_position(), Some(0));
+/// assert!(!definition.columns()[0].nullable); // the time of a row is never null
+/// assert!(definition.is_summarised(1) && !definition.is_summarised(2));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TableDefinition {
     columns: Columns,

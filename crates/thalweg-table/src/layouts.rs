@@ -55,6 +55,15 @@ impl Layouts {
 
     /// The layout of this name, in any case.
     ///
+    /// ```
+    /// use thalweg_table::{ErrorKind, Layouts};
+    ///
+    /// let layouts = Layouts::default();
+    /// assert_eq!(layouts.named("Stream").unwrap().name(), "stream");
+    /// assert_eq!(layouts.named("array").unwrap_err().kind(), ErrorKind::Unsupported); // of a coming version
+    /// assert_eq!(layouts.named("heap").unwrap_err().kind(), ErrorKind::Invalid);
+    /// ```
+    ///
     /// # Errors
     /// `Unsupported` for one that a newer version has, else `Invalid`.
     pub fn named(&self, name: &str) -> Result<&'static dyn Layout> {

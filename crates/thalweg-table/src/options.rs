@@ -27,6 +27,22 @@ const LATER: [&str; 11] = [
 ];
 
 /// The options of `create_table` and `WITH (...)`.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// use thalweg::{CreateOptions, SummaryOption};
+///
+/// let schema = schema_of_names([("ts", "timestamp"), ("station", "varchar"), ("pm25", "double")])?;
+/// let options = CreateOptions::stream("ts").with("split", "1 day").with("summaries", "pm25");
+/// assert_eq!(options.summaries, SummaryOption::Columns(vec!["pm25".to_owned()]));
+/// db.create_table("air", &schema, &options)?;
+/// let error = db.create_table("air_2", &schema, &options.with("splits", "1 day")).unwrap_err();
+/// assert!(error.message().contains("did you mean \"split\"?"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
     /// The name of the layout; `None` is "stream".
@@ -58,6 +74,12 @@ impl CreateOptions {
     }
 
     /// These options and one more, by its name in any case, in the place of an earlier one of that name.
+    ///
+    /// ```
+    /// # use thalweg_table::CreateOptions;
+    /// let options = CreateOptions::stream("ts").with("split", "1 day").with("Split", "1 hour");
+    /// assert_eq!(options.get("split"), Some("1 hour"));
+    /// ```
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         let (name, value) = (name.trim().to_lowercase(), value.to_string());
@@ -92,6 +114,13 @@ impl CreateOptions {
     }
 
     /// Options as SQL and the command line give them: names and texts.
+    ///
+    /// ```
+    /// # use thalweg_table::CreateOptions;
+    /// let options = CreateOptions::from_pairs([("time", "ts"), ("block_rows", "8192")]).unwrap();
+    /// assert_eq!(options, CreateOptions::stream("ts").with("block_rows", 8192));
+    /// assert!(CreateOptions::from_pairs([("time", "ts"), ("TIME", "at")]).is_err());
+    /// ```
     ///
     /// # Errors
     /// For an option that is given twice. Others are checked when the table is made.

@@ -7,6 +7,19 @@ use std::ops::RangeInclusive;
 use thalweg_kernel::summary::ValueRange;
 
 /// A range of the order keys that a layout gives to rows: in a stream their times as `i64` (see [`crate::order_keys`]).
+///
+/// ```
+/// # fn main() -> thalweg_table::Result<()> {
+/// # use thalweg_table as thalweg;
+/// use arrow_schema::{DataType, TimeUnit};
+/// use thalweg::{KeyRange, TimeBound, key_range};
+///
+/// let seconds = DataType::Timestamp(TimeUnit::Second, None);
+/// let day = key_range(&seconds, Some(TimeBound::Text("1970-01-02")), Some(TimeBound::Text("1970-01-03")))?;
+/// assert_eq!(KeyRange::from(day), KeyRange::from(86_400..=172_799)); // both ends included
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// The smallest key in it.
@@ -28,6 +41,14 @@ impl KeyRange {
     };
 
     /// The keys from `start` on that are below `end`; a side not given is open.
+    ///
+    /// ```
+    /// # use thalweg_table::KeyRange;
+    /// let range = KeyRange::half_open(Some(10), Some(20));
+    /// assert!(range.contains(19) && !range.contains(20));
+    /// assert_eq!(KeyRange::half_open(None, None), KeyRange::ALL);
+    /// assert!(KeyRange::half_open(Some(20), Some(20)).is_empty());
+    /// ```
     #[must_use]
     pub fn half_open(start: Option<i64>, end: Option<i64>) -> Self {
         let first = start.unwrap_or(i64::MIN);
@@ -62,6 +83,13 @@ impl KeyRange {
     }
 
     /// The keys in both.
+    ///
+    /// ```
+    /// # use thalweg_table::KeyRange;
+    /// let (morning, shift) = (KeyRange::from(0..=11), KeyRange::from(8..=16));
+    /// assert_eq!(morning.intersect(shift), KeyRange::from(8..=11));
+    /// assert!(morning.intersect(KeyRange::from(12..=23)).is_empty());
+    /// ```
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         Self {
@@ -102,6 +130,31 @@ impl From<Option<RangeInclusive<i64>>> for KeyRange {
 
 /// The values that a reader wants of a column. It only *prunes*: blocks whose summary has no such value are not read,
 /// but rows of the blocks that are read must still be filtered. Nulls are not wanted.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts").with("split", 60))?;
+/// use thalweg::{ColumnRange, ScanRequest, Value, ValueRange};
+///
+/// let mut appender = room.appender();
+/// for second in 0..120 {
+///     appender.put(&[Value::Int(second), Value::Float(if second == 70 { 30.0 } else { 20.0 })])?;
+/// }
+/// appender.flush()?;
+/// room.maintain()?; // two blocks, as `split` is 60
+/// let hot = ValueRange::Float { min: Some(25.0), max: None, accepts_nan: false };
+/// let request = ScanRequest { ranges: vec![ColumnRange { column: 1, range: hot }], ..Default::default() };
+/// let mut rows = 0;
+/// for batch in room.view()?.scan(&request)? {
+///     rows += batch?.num_rows();
+/// }
+/// assert_eq!(rows, 60); // the whole minute of the hot row, which is still to be filtered
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnRange {
     /// The column's place in the schema.

@@ -21,6 +21,16 @@ pub const MAX_ZONE_BYTES: usize = 64;
 /// The type that a column given as `data_type` is stored and returned as; `None` when this version cannot store it.
 ///
 /// Encodings that only concern how values lie in memory (views, large offsets, dictionaries) become the plain type.
+///
+/// ```
+/// # use thalweg_table::schema::stored_type;
+/// use arrow_schema::{DataType, TimeUnit};
+///
+/// let names = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
+/// assert_eq!(stored_type(&names), Some(DataType::Utf8));
+/// assert_eq!(stored_type(&DataType::Float16), Some(DataType::Float32));
+/// assert_eq!(stored_type(&DataType::Time64(TimeUnit::Nanosecond)), None);
+/// ```
 pub fn stored_type(data_type: &DataType) -> Option<DataType> {
     use DataType as T;
     Some(match data_type {
@@ -132,6 +142,15 @@ pub fn shown_type(data_type: &DataType) -> String {
 }
 
 /// The name of a type in SQL, as `typeof`, `DESCRIBE` and `CREATE TABLE` have it; [`parse_type`] reads the names of all stored types.
+///
+/// ```
+/// # use thalweg_table::schema::{parse_type, sql_type_name};
+/// use arrow_schema::{DataType, TimeUnit};
+///
+/// let milliseconds = DataType::Timestamp(TimeUnit::Millisecond, None);
+/// assert_eq!(sql_type_name(&milliseconds), "TIMESTAMP(3)");
+/// assert_eq!(parse_type("TIMESTAMP(3)").unwrap(), milliseconds);
+/// ```
 pub fn sql_type_name(data_type: &DataType) -> String {
     use DataType as T;
     match data_type {
@@ -191,6 +210,16 @@ pub(crate) const fn unit_name(unit: TimeUnit) -> &'static str {
 /// The stored type that `text` names, in the words of SQL, Arrow or numpy: `double`, `VARCHAR(20)`, `timestamp(ms)`,
 /// `timestamp[us, tz=UTC]`, `datetime64[ns]`, `decimal(10, 2)`.
 ///
+/// ```
+/// # use thalweg_table::schema::parse_type;
+/// use arrow_schema::{DataType, TimeUnit};
+///
+/// assert_eq!(parse_type("VARCHAR(20)").unwrap(), DataType::Utf8);
+/// assert_eq!(parse_type("datetime64[us]").unwrap(), DataType::Timestamp(TimeUnit::Microsecond, None));
+/// assert_eq!(parse_type("numeric(10, 2)").unwrap(), DataType::Decimal128(10, 2));
+/// assert!(parse_type("point").is_err());
+/// ```
+///
 /// # Errors
 /// When it names none.
 pub fn parse_type(text: &str) -> Result<DataType> {
@@ -234,6 +263,16 @@ pub fn parse_type(text: &str) -> Result<DataType> {
 }
 
 /// A schema from pairs of column name and type name, all columns nullable.
+///
+/// ```
+/// # use thalweg_table::schema::schema_of_names;
+/// use arrow_schema::DataType;
+///
+/// let schema = schema_of_names([("ts", "timestamp"), ("host", "varchar"), ("load", "real")]).unwrap();
+/// assert_eq!(schema.field(2).data_type(), &DataType::Float32);
+/// let error = schema_of_names([("ts", "timestamp"), ("load", "reel")]).unwrap_err();
+/// assert!(error.message().starts_with("column \"load\""));
+/// ```
 ///
 /// # Errors
 /// When a type has no such name; the message names the column.
@@ -381,6 +420,12 @@ pub(crate) fn parse_unit(text: &str) -> Option<TimeUnit> {
 }
 
 /// Refuses empty names, names over 255 bytes and names with NUL; `what` is "column" or "table".
+///
+/// ```
+/// # use thalweg_table::schema::check_name;
+/// assert!(check_name("column", "wind speed (m/s)").is_ok());
+/// assert_eq!(check_name("column", "").unwrap_err().message(), "the column name \"\" is empty");
+/// ```
 ///
 /// # Errors
 /// `Schema` with the reason.

@@ -1,6 +1,14 @@
 //! Names that were meant by a name that does not exist.
 
 /// The name nearest to `wanted`, if few letters differ, without regard to case.
+///
+/// ```
+/// # use thalweg_table::suggest::nearest;
+/// let columns = ["ts", "station", "temp"];
+/// assert_eq!(nearest("statoin", columns), Some("station"));
+/// assert_eq!(nearest("TEMPERATURE", columns), Some("temp"));
+/// assert_eq!(nearest("humidity", columns), None);
+/// ```
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = wanted.to_lowercase().chars().collect();
     let measured = names.into_iter().filter_map(|name| {

@@ -95,6 +95,15 @@ pub(crate) const fn key_of_u64(value: u64) -> i64 {
 /// The order keys of a column: the column's own memory for 64 bit signed types, converted otherwise. Nulls are not
 /// looked at: `conform` refuses them in a time column.
 ///
+/// ```
+/// # use thalweg_table::order_keys;
+/// use arrow_array::{Date32Array, UInt64Array};
+///
+/// assert_eq!(order_keys(&Date32Array::from(vec![-1, 20_513])).unwrap()[..], [-1, 20_513]);
+/// let unsigned = order_keys(&UInt64Array::from(vec![0, u64::MAX])).unwrap();
+/// assert_eq!(unsigned[..], [i64::MIN, i64::MAX]); // keys order as the values do
+/// ```
+///
 /// # Errors
 /// When the type cannot order rows.
 pub fn order_keys(array: &dyn Array) -> Result<ScalarBuffer<i64>> {
@@ -170,6 +179,17 @@ pub fn key_to_scalar(data_type: &DataType, key: i64) -> Result<ArrayRef> {
 }
 
 /// The value of a key as text: ISO 8601 for times, with `Z` when the column has a zone.
+///
+/// ```
+/// # use thalweg_table::time::key_to_text;
+/// use arrow_schema::{DataType, TimeUnit};
+///
+/// let local = DataType::Timestamp(TimeUnit::Millisecond, None);
+/// assert_eq!(key_to_text(&local, 1_772_366_400_250), "2026-03-01T12:00:00.250");
+/// let zoned = DataType::Timestamp(TimeUnit::Second, Some("Europe/Berlin".into()));
+/// assert_eq!(key_to_text(&zoned, 1_772_366_400), "2026-03-01T12:00:00Z");
+/// assert_eq!(key_to_text(&DataType::Int32, 7), "7");
+/// ```
 pub fn key_to_text(data_type: &DataType, key: i64) -> String {
     let (shown, suffix) = match data_type {
         DataType::Timestamp(unit, Some(_)) => (DataType::Timestamp(*unit, None), "Z"),
@@ -189,6 +209,22 @@ pub fn key_to_text(data_type: &DataType, key: i64) -> String {
 }
 
 /// A time as a user gives it.
+///
+/// ```
+/// # use thalweg_table::{TimeBound, key_range};
+/// use arrow_schema::{DataType, TimeUnit};
+///
+/// let seconds = DataType::Timestamp(TimeUnit::Second, None);
+/// for noon in [
+///     TimeBound::Text("2026-03-01T14:00:00+02:00"),
+///     TimeBound::Text("2026-03-01T12:00:00"),
+///     TimeBound::Int(1_772_366_400),
+///     TimeBound::Instant { value: 1_772_366_400_000, unit: TimeUnit::Millisecond },
+/// ] {
+///     assert_eq!(key_range(&seconds, Some(noon), None).unwrap(), Some(1_772_366_400..=i64::MAX));
+/// }
+/// assert!(key_range(&seconds, Some(TimeBound::Text("noon")), None).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeBound<'a> {
     /// In the unit of the column.
@@ -225,6 +261,16 @@ pub(crate) fn instant_to_text(value: i64, unit: TimeUnit) -> String {
 
 /// The keys that lie in `start..end` (the end is not included; a side not given is open). `None` when there are none.
 ///
+/// ```
+/// # use thalweg_table::{TimeBound, key_range};
+/// use arrow_schema::DataType;
+///
+/// let (start, end) = (TimeBound::Text("2026-03-01"), TimeBound::Text("2026-03-08"));
+/// assert_eq!(key_range(&DataType::Date32, Some(start), Some(end)).unwrap(), Some(20_513..=20_519));
+/// assert_eq!(key_range(&DataType::Date32, Some(end), Some(start)).unwrap(), None);
+/// assert_eq!(key_range(&DataType::UInt8, None, Some(TimeBound::Int(1_000))).unwrap(), Some(0..=255));
+/// ```
+///
 /// # Errors
 /// When a bound is not a time of such a column.
 pub fn key_range(
@@ -247,6 +293,14 @@ pub fn key_range(
 }
 
 /// The keys that lie in `first..=last`, both included.
+///
+/// ```
+/// # use thalweg_table::{TimeBound, time::key_box};
+/// use arrow_schema::DataType;
+///
+/// let (first, last) = (TimeBound::Text("2026-03-01"), TimeBound::Text("2026-03-08"));
+/// assert_eq!(key_box(&DataType::Date32, first, last).unwrap(), Some(20_513..=20_520));
+/// ```
 ///
 /// # Errors
 /// When a bound is not a time of such a column.
@@ -375,6 +429,13 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
 
 /// `2024-1-1 6:05` or `2024/01/01` and what may follow it, with two digits of month, day and hour, and with seconds; 24:00 as the
 /// midnight that it is. `None` where nothing of that is to be changed, or the text is no such time.
+///
+/// ```
+/// # use thalweg_table::full_time_text;
+/// assert_eq!(full_time_text("2024/5/6 7:08").as_deref(), Some("2024-05-06 07:08:00"));
+/// assert_eq!(full_time_text("2024-02-28 24:00").as_deref(), Some("2024-02-29 00:00:00"));
+/// assert_eq!(full_time_text("2024-05-06 07:08:00"), None); // nothing is to be changed
+/// ```
 pub fn full_time_text(text: &str) -> Option<String> {
     let text = text.trim();
     let steps = [with_whole_day, with_clock, with_next_midnight];
@@ -459,6 +520,18 @@ const LENGTHS: [(&str, i128); 5] = [
 /// Regular cuts of the order key: blocks and fragments never reach across one.
 ///
 /// Cut number `n` holds the keys from `origin + n * every` up to the next cut.
+///
+/// ```
+/// # use thalweg_table::Split;
+/// use arrow_schema::{DataType, TimeUnit};
+///
+/// let seconds = DataType::Timestamp(TimeUnit::Second, None);
+/// let hours = Split::parse("1 hour", &seconds).unwrap();
+/// assert_eq!(hours.range_of(4_000), 3_600..=7_199);
+/// assert_eq!(hours.ends(&[0, 10, 3_600, 9_000]).collect::<Vec<_>>(), [2, 3, 4]);
+/// assert_eq!(hours.to_text(&seconds), "1 hour");
+/// assert!(Split::parse("250 ms", &seconds).is_err()); // no whole number of seconds
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     every: i64,
@@ -572,6 +645,15 @@ fn counted(count: i128, noun: &str) -> String {
 }
 
 /// A length of time as users write it: "10 minutes", "1 day", "250 ms".
+///
+/// ```
+/// # use thalweg_table::time::parse_length;
+/// use std::time::Duration;
+///
+/// assert_eq!(parse_length("15 minutes").unwrap(), Duration::from_secs(900));
+/// assert_eq!(parse_length("250ms").unwrap(), Duration::from_millis(250));
+/// assert!(parse_length("soon").is_err());
+/// ```
 ///
 /// # Errors
 /// When it cannot be read.

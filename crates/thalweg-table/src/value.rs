@@ -14,6 +14,28 @@ use thalweg_codec::ElementType;
 use thalweg_kernel::Result;
 
 /// One value of a row.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let columns = [("ts", "timestamp(us)"), ("meter", "varchar"), ("kwh", "decimal(12, 3)"), ("gap", "duration(s)")];
+/// # let schema = schema_of_names(columns)?;
+/// # let power = db.create_table("power", &schema, &CreateOptions::stream("ts"))?;
+/// use arrow_schema::TimeUnit;
+/// use thalweg::Value;
+///
+/// let started = Value::Instant { value: 1_772_366_400, unit: TimeUnit::Second };
+/// let reading = Value::Decimal { unscaled: 12_345, scale: 3 }; // 12.345
+/// let gap = Value::Span { value: 15_000, unit: TimeUnit::Millisecond };
+/// power.put(&[started, Value::Text("north"), reading, gap], None)?;
+/// power.put(&[Value::Text("2026-03-01T12:00:15Z"), Value::Text("north"), Value::Null, gap], None)?;
+/// let half_a_second = Value::Span { value: 500, unit: TimeUnit::Millisecond };
+/// assert!(power.put(&[started, Value::Text("north"), reading, half_a_second], None).is_err());
+/// assert_eq!(power.view()?.row_count(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// No value.
