@@ -26,6 +26,25 @@ const SHOWN_CHARS: usize = 80;
 
 /// `batch` with the schema of the table. Rows are counted from 0 in messages.
 ///
+/// ```
+/// # fn main() -> thalweg_table::Result<()> {
+/// # use thalweg_table::{CreateOptions, Layouts, TableDefinition, conform, schema::schema_of_names};
+/// use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
+/// use std::sync::Arc;
+///
+/// let schema = schema_of_names([("ts", "bigint"), ("count", "bigint")])?;
+/// let definition = TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))?;
+/// let given = RecordBatch::try_from_iter([
+///     ("COUNT", Arc::new(Int32Array::from(vec![7])) as ArrayRef),
+///     ("ts", Arc::new(Int64Array::from(vec![1]))),
+/// ]).unwrap();
+/// let rows = conform(&definition, &given)?;
+/// assert_eq!(rows.schema_ref(), definition.schema());
+/// assert_eq!(rows.column(1).as_ref(), &Int64Array::from(vec![7]));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// `Schema` when a column is unknown, missing or given twice, a value cannot be stored as it is, or is null where it
 /// may not be; `Limit` for a string above 16 MiB.

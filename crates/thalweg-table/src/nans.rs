@@ -11,6 +11,18 @@ use arrow_schema::DataType;
 use std::sync::Arc;
 
 /// The batch with one NaN; nearly every batch has none, and is passed on.
+///
+/// ```
+/// # use thalweg_table::with_one_nan;
+/// use arrow_array::{Float64Array, RecordBatch, cast::AsArray, types::Float64Type};
+/// use std::sync::Arc;
+///
+/// let temp = Float64Array::from(vec![20.5, -f64::NAN]);
+/// let batch = RecordBatch::try_from_iter([("temp", Arc::new(temp) as _)]).unwrap();
+/// let batch = with_one_nan(batch);
+/// let temp = batch.column(0).as_primitive::<Float64Type>();
+/// assert_eq!(temp.value(1).to_bits(), f64::NAN.to_bits());
+/// ```
 #[must_use]
 pub fn with_one_nan(batch: RecordBatch) -> RecordBatch {
     with_one_nan_in(batch, |_| true)

@@ -344,6 +344,23 @@ fn put_value(
 
 /// All rows of `payloads`, in their order, as one batch with the table's schema.
 ///
+/// ```
+/// # fn main() -> thalweg_table::Result<()> {
+/// # use thalweg_table::{CreateOptions, Layouts, TableDefinition, decode_rows, encode_rows, schema::schema_of_names};
+/// use arrow_array::{Int64Array, RecordBatch};
+/// use std::sync::Arc;
+///
+/// let schema = schema_of_names([("ts", "bigint")])?;
+/// let definition = TableDefinition::create(&Layouts::default(), &schema, &CreateOptions::stream("ts"))?;
+/// let batch = RecordBatch::try_new(definition.schema().clone(), vec![Arc::new(Int64Array::from(vec![1, 2]))]).unwrap();
+/// let mut payload = Vec::new();
+/// encode_rows(&definition, &batch, &mut payload)?;
+/// assert_eq!(decode_rows(&definition, [&payload[..]])?, batch);
+/// assert!(decode_rows(&definition, [&payload[..5]]).is_err());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// `Corruption` for bytes that no writer of this table made; `Limit` when one column holds more than 2 GiB of strings.
 pub fn decode_rows<'a>(

@@ -93,6 +93,17 @@ fn float_bits(value: f64) -> u64 {
 }
 
 /// A filter.
+///
+/// ```
+/// use thalweg_table::column::filter::{Filter, Fingerprint};
+///
+/// let mut filter = Filter::with_room(2);
+/// filter.add(Fingerprint::of_bytes(b"pump-1"));
+/// filter.add(Fingerprint::of_bytes(b"pump-2"));
+/// assert!(filter.may_have(Fingerprint::of_bytes(b"pump-1")));
+/// let others = (3..103).filter(|n| filter.may_have(Fingerprint::of_bytes(format!("pump-{n}").as_bytes())));
+/// assert!(others.count() < 20); // nearly all of those that were not added are known to be absent
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter(Vec<u8>);
 

@@ -11,6 +11,13 @@ use thalweg_env::{JoinHandle, Owner};
 use thalweg_kernel::TableId;
 
 /// Whether tables are maintained without being asked.
+///
+/// ```
+/// use thalweg_table::MaintenanceMode;
+///
+/// assert_eq!(MaintenanceMode::default(), MaintenanceMode::Auto);
+/// assert_eq!(MaintenanceMode::named("manual"), Some(MaintenanceMode::Manual));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaintenanceMode {
     /// A thread of the database puts late rows in order, joins short blocks, and gives the room of deleted rows back.
@@ -40,6 +47,18 @@ impl MaintenanceMode {
 }
 
 /// How much of the machine jobs may take.
+///
+/// ```
+/// use thalweg_table::{Engine, EngineOptions, JobLimits};
+/// # fn main() -> thalweg_table::Result<()> {
+///
+/// let limits = JobLimits { bytes_per_second: Some(1 << 20), ..JobLimits::default() };
+/// assert!(limits.loaded_percent < limits.idle_percent); // less while others commit
+/// let db = Engine::in_memory(EngineOptions { job_limits: limits, ..EngineOptions::default() })?;
+/// assert_eq!(db.options().job_limits, limits);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLimits {
     /// Percent of the time in which their thread works while others commit, 1 to 100. It decodes with all threads of the database.

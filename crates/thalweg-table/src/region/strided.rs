@@ -7,6 +7,16 @@ use thalweg_kernel::Result;
 use thalweg_kernel::block::MAX_DIMENSIONS;
 
 /// Memory in which cells of several dimensions lie.
+///
+/// ```
+/// use thalweg_table::Strided;
+///
+/// let mut image = vec![0_u16; 12]; // 3 rows of 4 pixels
+/// assert!(Strided::row_major(&mut image, vec![3, 4]).is_ok());
+/// assert!(Strided::row_major(&mut image, vec![4, 4]).is_err()); // more cells than memory
+/// assert!(Strided::new(&mut image, vec![4, 3], vec![1, 4]).is_ok()); // the same, transposed
+/// assert!(Strided::new(&mut image, vec![3, 4], vec![1, 1]).is_err()); // two cells at one place
+/// ```
 #[derive(Debug)]
 pub struct Strided<'a, T> {
     pub(super) cells: &'a mut [T],
