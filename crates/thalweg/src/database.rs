@@ -24,6 +24,20 @@ use {
 const IN_MEMORY: &str = ":memory:";
 
 /// An open database. Clones share it; it is closed by [`Database::close`] or with the last clone, table and view.
+///
+/// ```
+/// # fn main() -> thalweg::Result<()> {
+/// use thalweg::{CreateOptions, Database, Value, schema_of_names};
+///
+/// let db = Database::open(":memory:")?;
+/// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// let writer = std::thread::spawn(move || room.put(&[Value::Int(1), Value::Float(20.5)], None));
+/// writer.join().unwrap()?;
+/// assert_eq!(db.clone().table("room")?.view()?.row_count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Database {
     engine: Engine,
@@ -41,6 +55,24 @@ impl fmt::Debug for Database {
 }
 
 /// How a database is opened: see [`Database::builder`].
+///
+/// ```
+/// # fn main() -> thalweg::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("plant.thal");
+/// use thalweg::{CreateOptions, Database, ErrorKind, schema_of_names};
+///
+/// let missing = Database::builder().must_exist(true).open(&path);
+/// assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+/// Database::open(&path)?.close()?;
+///
+/// let db = Database::builder().read_only(true).threads(2).open(&path)?;
+/// let schema = schema_of_names([("ts", "timestamp")])?;
+/// let refused = db.create_table("room", &schema, &CreateOptions::stream("ts"));
+/// assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is opened before `open`"]
 pub struct DatabaseBuilder {
@@ -95,6 +127,16 @@ impl DatabaseBuilder {
 
     /// Whether late rows are put in order, short blocks joined and the room of deleted rows given back without being asked:
     /// [`MaintenanceMode::Auto`] unless set.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{Database, MaintenanceMode};
+    ///
+    /// let db = Database::builder().maintenance(MaintenanceMode::Manual).open(":memory:")?;
+    /// assert!(db.jobs()?.is_empty()); // only `maintain` puts anything in order
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn maintenance(mut self, mode: MaintenanceMode) -> Self {
         self.options.maintenance = mode;
         self
@@ -230,6 +272,20 @@ impl Database {
 
     /// The table of that name, in any case.
     ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, ErrorKind, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.create_table("Air", &schema_of_names([("ts", "timestamp")])?, &CreateOptions::stream("ts"))?;
+    /// assert_eq!(db.table("AIR")?.name(), "Air");
+    /// let error = db.table("aire").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// assert!(error.message().contains("did you mean \"Air\"?"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn table(&self, name: &str) -> Result<Table> {
@@ -246,6 +302,20 @@ impl Database {
 
     /// Removes a table and its rows. Views taken before go on seeing it.
     ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.create_table("air", &schema_of_names([("ts", "timestamp")])?, &CreateOptions::stream("ts"))?;
+    /// let before = db.snapshot()?;
+    /// db.drop_table("air")?;
+    /// assert!(db.table_names()?.is_empty());
+    /// assert_eq!(before.table_names(), ["air"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn drop_table(&self, name: &str) -> Result<()> {
@@ -254,6 +324,23 @@ impl Database {
 
     /// One view of all tables: every commit acknowledged before the call, nothing later.
     ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, Value, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let schema = schema_of_names([("ts", "bigint"), ("flow", "double")])?;
+    /// let inlet = db.create_table("inlet", &schema, &CreateOptions::stream("ts"))?;
+    /// let outlet = db.create_table("outlet", &schema, &CreateOptions::stream("ts"))?;
+    /// inlet.put(&[Value::Int(1), Value::Float(0.8)], None)?;
+    /// let both = db.snapshot()?;
+    /// outlet.put(&[Value::Int(1), Value::Float(0.7)], None)?;
+    /// assert_eq!(both.table("inlet")?.row_count(), 1);
+    /// assert_eq!(both.table("outlet")?.row_count(), 0); // both are as of one commit
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When a reading process cannot see the newest commit.
     pub fn snapshot(&self) -> Result<DatabaseView> {
@@ -261,6 +348,24 @@ impl Database {
     }
 
     /// Returns when everything appended so far is on stable storage.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("plant.thal");
+    /// use thalweg::{CreateOptions, Database, Durability, Value, schema_of_names};
+    ///
+    /// let db = Database::open(&path)?;
+    /// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// for second in 0..100 {
+    ///     room.put(&[Value::Int(second), Value::Float(20.5)], Some(Durability::Process))?;
+    /// }
+    /// db.flush()?; // one sync for all of them
+    /// assert_eq!(room.view()?.row_count(), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When it cannot get there.
@@ -278,6 +383,23 @@ impl Database {
 
     /// Puts late rows in order and short blocks together, in every table: see [`Table::maintain`].
     ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, Value, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// for second in [10, 20, 15] {
+    ///     room.put(&[Value::Int(second), Value::Float(20.5)], None)?;
+    /// }
+    /// db.maintain()?;
+    /// assert_eq!(room.stats()?.late_rows, 0);
+    /// assert_eq!(db.maintain()?.steps, 0); // nothing is left to do
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there; tables before the one that failed are done.
     pub fn maintain(&self) -> Result<Maintained> {
@@ -294,6 +416,18 @@ impl Database {
 
     /// Pauses jobs, or lets them go on: what is maintained without being asked. One that is at work ends before its next block.
     ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::Database;
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.pause_jobs(true)?; // for a measurement, say
+    /// assert!(db.jobs()?.is_empty());
+    /// db.pause_jobs(false)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Unavailable` when the database is closed.
     pub fn pause_jobs(&self, is_paused: bool) -> Result<()> {
@@ -302,6 +436,25 @@ impl Database {
 
     /// Flushes, writes a checkpoint, and releases the files; a database that was opened read-only keeps none any more for its views
     /// and scans. Everything fails from then on, reading from those as well; a second call is fine.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("plant.thal");
+    /// use thalweg::{CreateOptions, Database, ErrorKind, Value, schema_of_names};
+    ///
+    /// let db = Database::open(&path)?;
+    /// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// db.close()?;
+    /// assert_eq!(room.view().unwrap_err().kind(), ErrorKind::Unavailable);
+    ///
+    /// let again = Database::open(&path)?;
+    /// assert_eq!(again.table("room")?.view()?.row_count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the rest cannot be written.

@@ -56,9 +56,63 @@ pub use thalweg_table::{
     AggregateRequest, AggregateResult, Appender, BlockFacts, Bucket, ColumnRange, ColumnSummary,
     CreateOptions, DatabaseView, Durability, Error, ErrorKind, FragmentFacts, Group, JobKind,
     JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained, MaintenanceMode, NewTable,
-    Result, Scan, ScanMetrics, ScanRequest, ScanTask, SummaryKind, SummaryOption, Table,
-    TableDefinition, TableStats, TableTotals, TableView, Value, ValueRange,
+    Result, ScanMetrics, ScanTask, SummaryKind, SummaryOption, Table, TableDefinition, TableStats,
+    TableTotals, TableView, Value, ValueRange,
 };
+
+/// The first rows from a time on, two of their three columns:
+///
+/// ```
+/// # fn main() -> thalweg::Result<()> {
+/// use thalweg::{CreateOptions, Database, KeyRange, ScanRequest, Value, schema_of_names};
+///
+/// let db = Database::open(":memory:")?;
+/// let schema = schema_of_names([("ts", "bigint"), ("temp", "double"), ("note", "varchar")])?;
+/// let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// let mut appender = room.appender();
+/// for second in (0..1_000).rev() {
+///     appender.put(&[Value::Int(second), Value::Float(20.5), Value::Null])?;
+/// }
+/// appender.flush()?;
+///
+/// let request = ScanRequest {
+///     projection: Some(vec![0, 1]),
+///     keys: KeyRange::half_open(Some(500), None),
+///     limit: Some(100),
+///     ..ScanRequest::default()
+/// };
+/// let mut rows = 0;
+/// for batch in room.view()?.scan(&request)? {
+///     let batch = batch?;
+///     assert_eq!(batch.num_columns(), 2);
+///     rows += batch.num_rows();
+/// }
+/// assert_eq!(rows, 100);
+/// # Ok(())
+/// # }
+/// ```
+pub use thalweg_table::ScanRequest;
+
+/// All rows, and a counter of the work that the scan was:
+///
+/// ```
+/// # fn main() -> thalweg::Result<()> {
+/// use thalweg::{CreateOptions, Database, ScanRequest, Value, schema_of_names};
+///
+/// let db = Database::open(":memory:")?;
+/// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+///
+/// let mut scan = room.view()?.scan(&ScanRequest::default())?;
+/// assert_eq!(scan.schema().field(1).name(), "temp");
+/// assert_eq!(scan.next().unwrap()?.num_rows(), 1);
+/// assert!(scan.next().is_none());
+/// assert_eq!(scan.metrics().open_rows(), 1); // the row was in no block yet
+/// # Ok(())
+/// # }
+/// ```
+pub use thalweg_table::Scan;
 
 #[cfg(feature = "sql")]
 pub use thalweg_query::{
