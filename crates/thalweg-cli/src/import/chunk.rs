@@ -4,14 +4,14 @@ use crate::failure::Failure;
 use arrow_array::builder::{LargeBinaryBuilder, StringBuilder};
 use arrow_array::{LargeBinaryArray, StringArray};
 
-/// Rows of a chunk, at most.
+/// Most rows of a chunk.
 const CHUNK_ROWS: usize = 8_192;
-/// Bytes of text of a chunk, about at most: far below what an array of strings can hold.
+/// Approximate limit of the text of a chunk in bytes: far below what an array of strings can hold.
 const CHUNK_BYTES: usize = 32 << 20;
 /// A longer field is refused: no column takes it.
 const MOST_FIELD_BYTES: usize = 16 << 20;
 
-/// The reason of a bad row in another encoding, which is mostly that of spreadsheets.
+/// Why a row in another encoding is bad. Most such files come from spreadsheets.
 pub(crate) const NOT_UTF8: &str =
     "it is not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8";
 
@@ -27,7 +27,7 @@ pub(crate) struct BadRow {
 }
 
 impl BadRow {
-    /// The row with the file in its reason.
+    /// This row, with the name of the file in front of its reason.
     pub(crate) fn in_file(&self, file: Option<&str>) -> Self {
         let mut row = self.clone();
         if let Some(file) = file {
@@ -42,15 +42,15 @@ impl BadRow {
 pub(crate) struct Chunk {
     /// One per column of the file.
     pub(crate) columns: Vec<StringArray>,
-    /// Columns with values that are text in the file itself.
+    /// For each column, whether the file itself marks a value as text, as a string in JSON.
     pub(crate) is_text: Vec<bool>,
     /// The line of each row.
     pub(crate) lines: Vec<u64>,
     /// Each row as it is in the file, where that is wanted.
     raw: Option<LargeBinaryArray>,
-    /// Rows that are not even text by column.
+    /// Rows that could not be cut into columns of text.
     pub(crate) bad: Vec<BadRow>,
-    /// The file, where there are several.
+    /// The name of the file, if several are imported.
     pub(crate) file: Option<String>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) trait ReadChunks {
     /// Separator of fields, in formats that have one.
     fn delimiter(&self) -> Option<u8>;
 
-    /// Whether the names of the columns look like a row.
+    /// Whether the header looks like a row of data.
     fn has_odd_header(&self) -> bool;
 
     /// Lines of comment in front of the header.
@@ -97,7 +97,7 @@ pub(crate) trait ReadChunks {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, Failure>;
 }
 
-/// A file whose chunks are changed before they are handed on, to other columns.
+/// A reader that changes each chunk of another one, and with it the columns.
 pub(crate) struct ChangedChunks<F> {
     pub(crate) inner: Box<dyn ReadChunks>,
     /// Names of the columns after the change.

@@ -1,7 +1,8 @@
-//! Texts and numbers of a table that the options of an import would have stored as another type.
+//! Refuses an import whose options contradict the types of an existing table: with them, its texts or numbers would have become
+//! another type.
 //!
-//! Invariant: such an import is refused before anything is stored, where it could have made the table: it is the second one of
-//! a file whose first import has named the option, and would store all rows twice.
+//! Such an import is most likely the second one of the same file, with an option that the first import has suggested, and would
+//! store all rows twice. Invariant: it is refused before anything is stored.
 
 use super::advice::shown;
 use super::chunk::{Chunk, ChunkBuilder};
@@ -19,12 +20,11 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field};
 use thalweg::{Database, Table};
 
-/// Texts of a column that are looked at, at most.
+/// Most texts of a column that are looked at.
 const MOST_TEXTS: usize = 100_000;
 
-/// An error if a column of the table is text, or a time stored as a number, only because the options of this import were not those
-/// of the one that has made it.
-/// `found`: the columns of the file, and their types by the file and the options.
+/// Returns an error if a column of the table is text, or times stored as numbers, only because the table was made without the
+/// options of this import. `found` has the columns of the file, with the types that the file and the options give them.
 pub(super) fn check_types_of_table(
     db: &Database,
     table: &Table,
@@ -91,7 +91,7 @@ pub(super) fn check_unit(
         .filter(|(_, field)| is_time(field.data_type()))
         .filter_map(|(place, field)| Some((field, inference.first_value(place)?)))
         .collect();
-    // Neither a number, whatever its digits, nor a line of units.
+    // Numbers are read by the unit, and a line of units below the header is no time.
     let is_time_text = |text: &str| text.parse::<f64>().is_err() && TimeText::parse(text).is_some();
     match firsts.first() {
         Some((field, first)) if firsts.iter().all(|(_, first)| is_time_text(&first.text)) => {

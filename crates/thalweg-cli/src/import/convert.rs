@@ -28,7 +28,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg::{Error, ErrorKind, TableDefinition};
 
-/// `2026-01-31T09:30:00.123456789`: a longer text may have more digits than Arrow looks at.
+/// Length of `2026-01-31T09:30:00.123456789`. A longer text may have more digits than Arrow reads.
 const FULL_TIME_CHARACTERS: usize = 29;
 
 /// The end of the message for a time column with a number that is not whole.
@@ -48,7 +48,7 @@ pub(super) struct Misfit {
     pub(super) column: usize,
     pub(super) line: u64,
     pub(super) text: String,
-    /// Its row is counted as bad because of this value: of several the one that must not be missing, or the first.
+    /// Whether this value is the one that its bad row is counted for: the value of a required column, else the first misfit.
     pub(super) is_reason: bool,
 }
 
@@ -219,7 +219,7 @@ impl Converter {
 struct Reason {
     column: usize,
     text: String,
-    /// The column must have a value, as that of times must.
+    /// Whether the column is not nullable, as the time column.
     is_required: bool,
 }
 
@@ -228,7 +228,7 @@ struct Refusals<'a> {
     /// The place of the column.
     place: usize,
     field: &'a Field,
-    /// The reason of each row: the first one of a column that must have a value, or of any.
+    /// The reason of each row: the first of a column that is not nullable, else the first of any column.
     reasons: &'a mut [Option<Reason>],
     /// The rows whose value does not fit the column, in order.
     misfits: Vec<usize>,
@@ -251,7 +251,7 @@ impl Refusals<'_> {
     }
 
     fn misfit(&mut self, row: usize, why: &str) {
-        // Times are refused one by one, and what became no value once more at the end of the column.
+        // A time that was refused on its own comes here again with all values that became null, at the end of its column.
         if let Err(place) = self.misfits.binary_search(&row) {
             self.misfits.insert(place, row);
         }
@@ -272,7 +272,7 @@ fn convert_column(
     refusals: &mut Refusals<'_>,
 ) -> Result<ArrayRef, Failure> {
     let data_type = field.data_type();
-    // An empty text is a text, and no bytes are a value too.
+    // An empty string is a value, and so is a binary without bytes.
     let trimmed = if matches!(data_type, DataType::Utf8 | DataType::Binary) {
         text.clone()
     } else {
@@ -321,13 +321,13 @@ fn convert_column(
     Ok(column)
 }
 
-/// Whether a value may be what a file has in the place of a missing one: a word or a sign, as `?` or `n/a`.
+/// Whether a value may be a marker of a missing one: a word or a sign, as `?` or `n/a`.
 fn stands_for_nothing(value: &str) -> bool {
     const MOST_CHARACTERS: usize = 8;
     !value.chars().any(|c| c.is_numeric()) && value.chars().count() <= MOST_CHARACTERS
 }
 
-/// Bytes of their hexadecimal digits, as the command line prints them; NULL of what is none.
+/// Parses hexadecimal digits, as the command line prints binary values; anything else becomes null.
 fn from_hex(text: &StringArray) -> BinaryArray {
     let bytes = |value: &str| -> Option<Vec<u8>> {
         let digit = |at: &u8| {
@@ -348,7 +348,7 @@ fn from_hex(text: &StringArray) -> BinaryArray {
         .collect()
 }
 
-/// Numbers and booleans as Arrow reads them. What is none becomes text that is none.
+/// Rewrites numbers and booleans so that Arrow reads them. A text that is neither becomes one that Arrow refuses.
 fn readable(text: &StringArray, data_type: &DataType, reading: &Reading) -> StringArray {
     const NO_VALUE: &str = "?";
     if !data_type.is_numeric() && *data_type != DataType::Boolean {
@@ -367,8 +367,8 @@ fn readable(text: &StringArray, data_type: &DataType, reading: &Reading) -> Stri
     read.collect()
 }
 
-/// A value with a decimal point, and an integer without one. Rows after those from which the type was found are judged as strictly
-/// as these.
+/// Rewrites a number so that Arrow reads it: a float with a decimal point, an integer without one. Rows after the sample are judged
+/// as strictly as the rows of the sample, from which the type was inferred.
 fn readable_value<'a>(
     value: &'a str,
     data_type: &DataType,
@@ -386,7 +386,7 @@ fn readable_value<'a>(
     }
 }
 
-/// Reads a value without signs between thousands as [`readable_value`] does.
+/// Rewrites a number without separators of thousands, as [`readable_value`] does.
 fn plain_value<'a>(
     value: &'a str,
     data_type: &DataType,
@@ -401,7 +401,7 @@ fn plain_value<'a>(
     if data_type.is_floating() && is_beyond_floats(&value, data_type) {
         return None;
     }
-    // Arrow would round.
+    // Arrow would round a value with more decimals than the column has.
     if let DataType::Decimal128(_, scale) = data_type
         && let Some((_, decimals)) = value.split_once('.')
         && decimals.trim_end_matches('0').len() > usize::try_from(*scale).unwrap_or(0)
@@ -419,7 +419,7 @@ fn plain_value<'a>(
     (!reading.exact || is_of_its_kind()).then_some(value)
 }
 
-/// Removes space around values; what is empty then is null.
+/// Removes space around values; a value that is empty then becomes null.
 fn trim(text: &StringArray) -> StringArray {
     let as_it_is = |value: &str| {
         !value.is_empty()
@@ -564,7 +564,7 @@ fn parse_time(text: &str, data_type: &DataType, reading: &Reading) -> Result<i64
         return steps_of(ns, text, data_type);
     }
     let time = TimeText::parse(text);
-    // The order is decided by all values of a column, and none that was looked at has asked for it.
+    // All values of a column together decide whether day or month comes first; no value of the sample needed it.
     let is_open = |time: &TimeText| {
         reading.order.is_none() && time.needs_order() && (reading.exact || time.is_ambiguous())
     };

@@ -16,22 +16,22 @@ use thalweg::fold_name;
 pub(super) struct CsvLines {
     records: CsvRecords,
     columns: Vec<String>,
-    /// Fields that mean null beside empty ones.
+    /// Fields that mean null, besides empty ones.
     nulls: Nulls,
-    /// Lines in front of what the reader has seen.
+    /// Lines that were skipped before the CSV reader began; it counts from the line after them.
     skipped_lines: u64,
-    /// How many of them are comments that were found.
+    /// How many of the skipped lines are comments.
     comments: u64,
     keeps_raw: bool,
-    /// Rows may lack fields at their end.
+    /// Whether rows may lack fields at their end.
     pads: bool,
     name: String,
     delimiter: u8,
-    /// The record that was read last is a row that was not given out yet.
+    /// Whether the record that was read last is a row that still has to be returned.
     is_row_ahead: bool,
-    /// The names of the columns look like a row.
+    /// Whether the header looks like a row of data.
     has_odd_header: bool,
-    /// Some row had as many fields as the header.
+    /// Whether some row had as many fields as the header.
     has_rows: bool,
 }
 
@@ -130,7 +130,7 @@ impl CsvLines {
             names.pop();
         }
         self.columns = names;
-        // Years or days alone may name the columns of a table that was turned on its side.
+        // A header of years or dates alone is fine: a pivoted table has them as names of columns.
         self.has_odd_header = is_odd || has_number && has_time_of_day;
         Ok(())
     }
@@ -166,7 +166,7 @@ impl CsvLines {
             let hint = match is_short {
                 true if is_remark => "",
                 true => "; --null-padding makes NULL of those that lack",
-                // A second line of a title looks like a row of one field.
+                // The second line of a title above the header looks like a row with another number of fields.
                 false if !self.has_rows || columns == 1 => {
                     "; --skip LINES leaves out what stands in front of the header"
                 }
@@ -187,7 +187,7 @@ impl CsvLines {
             let field = record.range(place).and_then(|range| text.get(range))?;
             (!field.is_empty() && !self.nulls.has(field)).then_some(field)
         };
-        // Bytes may be UTF-8 together and not apart.
+        // A whole record may be valid UTF-8 though a separator inside a character cuts a field of it.
         if (0..record.len()).any(|place| {
             record
                 .range(place)

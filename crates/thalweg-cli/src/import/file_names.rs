@@ -1,4 +1,4 @@
-//! The name of the file that rows are from, as one more column.
+//! Adds the name of the file that each row is from as a further column.
 
 use super::chunk::{ChangedChunks, Chunk, ReadChunks};
 use super::source::Input;

@@ -13,16 +13,16 @@ use crate::schema::quoted;
 use arrow_schema::{DataType, Field, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 
-/// Columns that are printed one by one, at most; of more only those that need a word are.
+/// Most columns that are printed one per line; of a wider table only those with a remark are.
 const MOST_LINES: usize = 30;
-/// Names of columns of one type, at most.
+/// Most names of columns that are printed for one type.
 const MOST_NAMES: usize = 8;
-/// Nanoseconds of the first and the last moment that numbers are taken for times of: 1990 and 2100.
+/// Numbers between these nanoseconds since the epoch, of 1990 and 2100, are taken for times.
 const LIKELY_NS: std::ops::Range<i128> = 631_152_000_000_000_000..4_102_444_800_000_000_000;
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const UNITS: [EpochUnit; 4] = [EpochUnit::S, EpochUnit::Ms, EpochUnit::Us, EpochUnit::Ns];
 
-/// A type in the words of a message.
+/// The name of a type in messages.
 pub(super) fn type_words(data_type: &DataType) -> String {
     sql_type_name(data_type).to_lowercase()
 }
@@ -54,7 +54,7 @@ fn details(reading: &Reading) -> String {
     if reading.decimal_comma {
         details.push_str(" with a decimal comma");
     }
-    // A pattern shows it itself.
+    // A pattern shows the order of day and month by itself.
     match reading.order.filter(|_| reading.pattern.is_none()) {
         Some(Order::DayFirst) => details.push_str(", day first"),
         Some(Order::MonthFirst) => details.push_str(", month first"),
@@ -115,7 +115,7 @@ pub(super) fn column_lines(names: &[String], found: &[Found]) -> Vec<String> {
     lines
 }
 
-/// The lines about columns of a table that is there, where more is read than meets the eye.
+/// The lines about columns of an existing table that are not read as they stand, such as with a decimal comma.
 pub(super) fn reading_lines(
     names: &[String],
     types: &[DataType],
@@ -129,7 +129,7 @@ pub(super) fn reading_lines(
     lines.collect()
 }
 
-/// The unit that makes times of our days of a number.
+/// The unit in which a number since the epoch is a time between 1990 and 2100.
 fn likely_unit(text: &str) -> Option<(EpochUnit, i128)> {
     let times = UNITS.iter().map(|unit| (*unit, epoch_ns(text, unit.ns())));
     times
@@ -137,12 +137,12 @@ fn likely_unit(text: &str) -> Option<(EpochUnit, i128)> {
         .find(|(_, ns)| LIKELY_NS.contains(ns))
 }
 
-/// A column of numbers of which all look like times of our days.
+/// A column of numbers that all look like times between 1990 and 2100.
 pub(super) struct NumberTimes {
     /// The first of them, and the time that it is likely meant to be.
     number: String,
     time: String,
-    /// The option that makes times of them.
+    /// The option that reads them as times.
     option: String,
     /// `None` where their digits are those of a date.
     unit: Option<EpochUnit>,

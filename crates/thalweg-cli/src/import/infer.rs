@@ -16,31 +16,31 @@ use crate::pattern::Pattern;
 use arrow_schema::DataType;
 use thalweg::sql_type_name;
 
-/// Markers of missing values, in any case, that make a column text unless they are named.
+/// Markers of missing values, in any case. They make a column text unless `--null` names them.
 const MARKERS: [&str; 18] = [
     "na", "n/a", "#n/a", "#na", "null", "(null)", "\\n", "nil", "none", "nan", "nat", "-", "--",
     "?", ".", "*", "missing", "#value!",
 ];
-/// Values of one type after which a value of no type is taken for a bad row.
+/// After this many values of one type, a value of no type counts as a bad row.
 const MANY_VALUES: u64 = 10;
-/// Different markers that are remembered of a column, at most.
+/// Most different markers that are remembered per column.
 const MOST_MARKERS: usize = 8;
 
 /// How the text of a column becomes values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     pub(super) decimal_comma: bool,
-    /// The sign between thousands.
+    /// The separator of thousands.
     pub(super) thousands: Option<char>,
     /// Zeros in front of whole numbers are dropped.
     pub(super) is_padded: bool,
-    /// Of day and month, where the year is last.
+    /// Whether day or month comes first, in dates with the year last.
     pub(super) order: Option<Order>,
     pub(super) pattern: Option<Pattern>,
     pub(super) unit: Option<EpochUnit>,
-    /// Integers in a column of floats must be floats without loss.
+    /// An integer in a column of floats must convert to a float without loss.
     pub(super) exact: bool,
-    /// No time that was looked at has an offset: one that has is no value of this column.
+    /// No time of the sample has an offset: a later one that has does not fit the column.
     pub(super) is_local: bool,
 }
 
@@ -56,19 +56,19 @@ pub(super) struct Found {
 /// The findings about a column so far, from its values.
 #[derive(Clone, Debug)]
 struct Column {
-    /// The kinds that take every value so far; markers aside.
+    /// The kinds that fit every value so far; markers are not counted.
     kinds: Vec<Kind>,
-    /// The orders that every date fits so far.
+    /// The orders of day and month that fit every date so far.
     orders: Vec<Order>,
-    /// The year of some date is last.
+    /// Whether some date has its year last.
     needs_order: bool,
-    /// A value of which the orders make two days.
+    /// A date that is one day in the one order and another day in the other.
     ambiguous: Option<Example>,
     /// A time without an offset.
     without_offset: Option<Example>,
-    /// Markers that no kind takes, and where they are first.
+    /// Markers that fit no kind, each where it comes first.
     markers: Vec<Example>,
-    /// The value after which no kind was left, unless it was the first one.
+    /// The *culprit*: the value that left no kind which fits all, unless it is the first value.
     culprit: Option<Example>,
     /// The kinds of the values before the culprit, if there were [`MANY_VALUES`], and of those after it that some of them take.
     before_culprit: Vec<Kind>,
@@ -76,17 +76,17 @@ struct Column {
     others: u64,
     /// How whole numbers are written.
     digits: Digits,
-    /// It is called as codes are: zeros in front belong to them.
+    /// Its name is one that columns of codes have, so leading zeros are significant.
     has_name_of_codes: bool,
     /// The first value with a decimal point.
     with_point: Option<Example>,
     /// The first value.
     first: Option<Example>,
-    /// The kinds that take every value but the first, where that is one of text; markers aside.
+    /// The kinds that fit every value but the first, if that one is text; markers are not counted.
     behind_first: Vec<Kind>,
-    /// Values that were no markers.
+    /// Values, without markers.
     values: u64,
-    /// Some row has a value, be it a bad row.
+    /// Whether any row has a value, bad rows included.
     has_any: bool,
 }
 
@@ -151,7 +151,7 @@ impl Inference {
         }
     }
 
-    /// From now on a value that fits nothing is a bad row.
+    /// From now on a value that fits no type makes a bad row.
     pub(super) fn expect_bad_rows(&mut self) {
         self.rules.expects_bad_rows = true;
     }
@@ -414,7 +414,7 @@ impl Column {
         }
     }
 
-    /// Looks at a value after the first one of a column of text.
+    /// Looks at a value that comes after a first value that is text.
     fn look_behind_first(&mut self, rules: &Rules, line: u64, text: &str) {
         if is_marker(text) {
             return self.remember_marker(Example {
@@ -428,7 +428,7 @@ impl Column {
         self.values += 1;
     }
 
-    /// Counts a value after the one that made text of the column.
+    /// Counts a value that comes after the culprit.
     fn look_after_culprit(&mut self, rules: &Rules, text: &str) {
         let may_be_time = self.before_culprit.iter().any(|kind| uses_orders(*kind));
         let time = may_be_time.then(|| TimeText::parse(text)).flatten();
@@ -523,7 +523,7 @@ impl Column {
         self.kinds.first().filter(|_| is_known).copied()
     }
 
-    /// Whether its digits are codes, of which zeros in front are a part.
+    /// Whether its digits are codes, in which leading zeros are significant.
     fn is_code(&self) -> bool {
         self.kinds.first() == Some(&Kind::PaddedInt)
             && (self.has_name_of_codes || self.digits.are_codes())

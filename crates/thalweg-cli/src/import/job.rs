@@ -1,4 +1,4 @@
-//! One import: types, then rows, and again from the start where types turn out too narrow.
+//! One import: infers types, then stores rows; starts again if a type turns out too narrow.
 
 use super::Imported;
 use super::advice::{number_advice, shown, wider_advice};
@@ -28,9 +28,9 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use thalweg::{Database, Error, ErrorKind, NewTable, Table, fold_name};
 
-/// Rows from which types are inferred, at most.
+/// Most rows that types are inferred from.
 const SAMPLE_ROWS: usize = 100_000;
-/// Bytes of text from which types are inferred, at most.
+/// Most bytes of text that types are inferred from.
 const SAMPLE_BYTES: usize = 64 << 20;
 const YEAR_NS: i64 = 366 * 86_400 * 1_000_000_000;
 
@@ -43,7 +43,7 @@ pub(super) struct Job<'a> {
     options: &'a ImportOptions,
     late: LateNames,
     is_quiet: bool,
-    /// A word on the column that orders the new table, where it is one of numbers that look like times.
+    /// A note about the time column of the new table, if it has numbers that look like times.
     time_note: Option<String>,
 }
 
@@ -59,14 +59,14 @@ struct Plan {
 /// How an attempt to append ended.
 enum Attempt {
     Done(Imported),
-    /// A value does not fit a type that another look at all rows may widen.
+    /// A value does not fit its type, and inferring the type from all rows may give a wider one.
     TooNarrow(Misfit),
 }
 
 /// The rows that types were inferred from.
 struct Sample {
     chunks: Vec<Chunk>,
-    /// How many chunks there were: they are not looked at again.
+    /// The number of its chunks, which are not looked at again.
     count: usize,
     is_whole: bool,
     /// How many files were opened for it; they were reported already.
@@ -132,7 +132,7 @@ impl<'a> Job<'a> {
                 check_options(table, self.options)?;
                 None
             }
-            // Options that cannot be are refused before a large file is read.
+            // Options that make no sense are refused before a large file is read.
             None => Some(create_options(self.options)?),
         };
         let (mut plan, mut inference, mut sample) = self.plan(existing.as_ref(), listening)?;
@@ -142,7 +142,7 @@ impl<'a> Job<'a> {
             None => create,
         });
         loop {
-            // Dropped by an attempt that fails; nobody sees it before it has its rows.
+            // An attempt that fails drops the table; it is not visible before it has its rows.
             let new = match (&create, self.db) {
                 (Some(create), Some(db)) if !self.options.dry_run => {
                     let schema = Schema::new(plan.nullable_fields());
@@ -177,7 +177,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The table, if it is there; an error if it is missing and must not be made.
+    /// The table, if it exists; an error if it does not and `--create` was not given.
     fn existing(&self) -> Result<Option<Table>, Failure> {
         let Some(db) = self.db else { return Ok(None) };
         match db.table(self.table) {
@@ -375,8 +375,8 @@ impl<'a> Job<'a> {
         Ok((plan, inference, sample))
     }
 
-    /// Numbers that look like times, of a new table: of the column that orders it, or where no column is a time of all that
-    /// may be meant so, those first that are called like times.
+    /// The columns of a new table with numbers that look like times: the time column, or, if the table has no column of times,
+    /// those of such columns that have names of times, else all but those with names of codes.
     fn number_times(
         &self,
         plan: &Plan,
@@ -401,7 +401,7 @@ impl<'a> Job<'a> {
             let chunks = sample.chunks.iter();
             let values = chunks.flat_map(|chunk| chunk.columns[place].iter().flatten());
             let values = values.map(str::trim).filter(|value| !value.is_empty());
-            // One bad row hides nothing of a column that is known to be one of times.
+            // In the time column one number is enough: bad rows beside it do not matter.
             let enough = time.map_or(usize::MAX, |_| 1);
             Some((place, findings::number_times(values.take(enough))?))
         };
@@ -586,7 +586,7 @@ impl<'a> Job<'a> {
             .as_ref()
             .and_then(|definition| definition.order_column());
         let mut rejected = RejectedValues::default();
-        // The engine takes its own errors only; others wait here until it has given up.
+        // `append` takes errors of the engine only: any other is kept here, and reported once the append has failed.
         let (mut failure, mut misfit) = (None, None);
         let mut next = || -> Result<Option<RecordBatch>, Failure> {
             listening.check()?;
@@ -665,7 +665,7 @@ impl<'a> Job<'a> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        // Its progress bar would be between the lines.
+        // The progress bar would be printed between these lines.
         let opened = set.opened().to_vec();
         drop(set);
         if !self.is_quiet {

@@ -1,6 +1,6 @@
 //! Types that a column of text can be given, and which texts each of them takes.
 //!
-//! Invariant: of two kinds that take the same values the more particular one comes first.
+//! Invariant: of two kinds that fit the same values the narrower one comes first.
 
 use super::numbers::{
     epoch_ns, is_float, is_int64, is_padded_int64, with_decimal_point, without_thousands,
@@ -16,24 +16,24 @@ use std::borrow::Cow;
 pub(super) enum Kind {
     Bool,
     Int,
-    /// Some of them with zeros in front: a code or a number, as all values of the column decide.
+    /// Integers, some with leading zeros: codes or numbers, which all values of the column decide.
     PaddedInt,
     Float,
     /// With a decimal comma.
     CommaFloat,
     /// Times by one of the patterns that were given.
     Pattern(usize),
-    /// Numbers since 1970.
+    /// Numbers that count a unit of time since 1970.
     Epoch,
     Date,
     Time,
     ZonedTime,
-    /// Outside of the years 1677 to 2262, which nanoseconds hold.
+    /// Times outside of the years 1677 to 2262, the range of nanoseconds in 64 bits.
     FarTime,
     FarZonedTime,
 }
 
-/// Times by text, most particular first.
+/// Kinds of times as text, narrowest first.
 const TIMES: [Kind; 5] = [
     Kind::Date,
     Kind::Time,
@@ -73,7 +73,7 @@ impl Rules {
         delimiter: Option<u8>,
         expects_bad_rows: bool,
     ) -> Self {
-        // A sign between thousands leaves the other one for decimals.
+        // If one of point and comma separates thousands, the other one is the decimal sign.
         let decimal = options.decimal.or(match options.thousands {
             Some('.') => Some(','),
             Some(',') => Some('.'),
@@ -163,7 +163,7 @@ impl Rules {
                 .is_some_and(fits_ns),
             Kind::Date => time.is_some_and(|time| !time.has_clock()),
             Kind::Time => time.is_some_and(|time| !time.has_zone() && fits(time)),
-            // Those without an offset count as UTC where others have one.
+            // Times without an offset count as UTC if others of the column have one.
             Kind::ZonedTime => time.is_some_and(fits),
             Kind::FarTime => time.is_some_and(|time| !time.has_zone() && fits_us(time)),
             Kind::FarZonedTime => time.is_some_and(fits_us),

@@ -8,7 +8,7 @@ const SECOND_NS: i128 = 1_000_000_000;
 /// Digits after the point of seconds.
 const MOST_DIGITS: usize = 9;
 
-/// How many of `unit` a text is.
+/// Parses a text as a length of time, in steps of `unit`.
 pub(super) fn length(text: &str, unit: TimeUnit) -> Option<i64> {
     let (text, sign) = match text.strip_prefix('-') {
         Some(text) => (text, -1),
@@ -76,7 +76,7 @@ fn of_clock(text: &str) -> Option<i128> {
         .then_some(i128::from(hours) * 3_600 * SECOND_NS + minutes * 60 + seconds)
 }
 
-/// A number of digits with a point or without one, times a thousand million.
+/// Nanoseconds of a number of seconds, with a point or without one.
 fn seconds_ns(number: &str) -> Option<i128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

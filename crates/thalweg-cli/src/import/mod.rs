@@ -1,14 +1,15 @@
 //! `thalweg import`: the rows of files in one commit, all of them or none.
 //!
-//! Text becomes rows in steps: a [`source`] gives bytes, a reader cuts them into [`chunk`]s of text by column, types are
+//! Text becomes rows in steps: a [`source`] reads bytes, a reader cuts them into [`chunk`]s of text by column, types are
 //! [`infer`]red from the first chunks, and a [`convert`]er makes batches of the table's types and sets bad rows apart.
 //! A new table whose types turn out too narrow is made again with types inferred from all rows.
 //!
 //! Invariants
-//! - No row is lost in silence: it is stored, or it fails the import with its line named, or it is in the file of rejects.
+//! - No row is lost silently: it is stored, it fails the import with an error that names its line, or it goes to the file
+//!   of rejects.
 //! - A failed import leaves nothing, not even the table it was to make.
 //! - Memory is bounded: a file is read in chunks, and only those that types are inferred from are kept.
-//! - All rows are looked at at most once more than they are stored: after that types are final.
+//! - Types are inferred again, from all rows, at most once; after that they are final.
 
 mod advice;
 mod checks;
@@ -87,7 +88,7 @@ impl Imported {
 
 /// `thalweg import`.
 pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
-    // A wrong name of the file must not make a database.
+    // Opened first, so that a mistyped name of a file does not leave a new database.
     let inputs = open_all(&call.files, &call.options)?;
     if call.options.dry_run {
         return dry_run(call, inputs);
@@ -95,7 +96,7 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
     let was_there = files::exists(&call.database);
     let db = Database::builder()
         .must_exist(!call.options.create)
-        // The import has the machine for itself; what it leaves is done by whoever keeps the database open.
+        // No maintenance during the import; the next process that keeps the database open does it.
         .maintenance(MaintenanceMode::Manual)
         .open(&call.database)
         .map_err(|error| match error.kind() {
@@ -104,7 +105,7 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
         })?;
     let imported = Job::new(Some(&db), inputs, &call.table, &call.options).run();
     if imported.is_err() && !was_there && db.table_names().is_ok_and(|names| names.is_empty()) {
-        // While it is open nobody else can have put anything there.
+        // The lock of the open database kept others from adding tables.
         files::remove_folder(&call.database);
     }
     let imported = imported?;
@@ -113,7 +114,7 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads everything and stores nothing; the database need not be there.
+/// Reads everything and stores nothing; the database need not exist.
 fn dry_run(call: &ImportCall, inputs: Vec<Input>) -> Result<(), Failure> {
     let db = Database::builder().read_only(true).open(&call.database);
     let db = match db {
@@ -154,7 +155,7 @@ pub(crate) fn import(
     Job::new(Some(db), inputs, table, options).run()
 }
 
-/// Imports bytes that are at hand, and prints nothing.
+/// Imports bytes in memory, and prints nothing.
 pub(crate) fn import_bytes(
     db: &Database,
     bytes: &'static [u8],

@@ -66,12 +66,12 @@ impl Rejects {
     }
 }
 
-/// Columns that are printed of those whose values made bad rows, at most.
+/// Most columns with bad values that are printed.
 const MOST_COLUMNS: usize = 3;
-/// One of so many rows is many: a column of which as many are bad has likely another type.
+/// If at least one of this many rows has a bad value in a column, the column likely has another type.
 const MANY: u64 = 20;
 
-/// Values that their columns did not take, by column: of each row the one that it is bad because of.
+/// Counts the values that bad rows were rejected for, by column; each row counts once.
 #[derive(Default)]
 pub(super) struct RejectedValues {
     columns: BTreeMap<usize, (u64, Misfit)>,

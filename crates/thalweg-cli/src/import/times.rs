@@ -32,7 +32,7 @@ const WEEKDAYS: [&str; 7] = [
     "sunday",
 ];
 
-/// Which of day and month is first where the year is last.
+/// Whether day or month comes first in dates with the year last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     DayFirst,
@@ -126,12 +126,12 @@ impl TimeText {
         self.offset_s.is_some()
     }
 
-    /// Whether day and month are distinguished by order only, so that every value needs the order of its column.
+    /// Whether only the order tells day from month, so that the order has to be known.
     pub(super) fn needs_order(&self) -> bool {
         matches!(self.day, Day::ByOrder(_))
     }
 
-    /// Whether the two orders make two days of it.
+    /// Whether it is another day in each of the two orders.
     pub(super) fn is_ambiguous(&self) -> bool {
         matches!(self.day, Day::ByOrder([Some(one), Some(other)]) if one != other)
     }
@@ -234,7 +234,7 @@ impl Scan<'_> {
         self.0.len() < before
     }
 
-    /// A number of at most `most` digits, and how many it has; no digit follows.
+    /// Reads a number of at most `most` digits that no further digit follows; returns it and its number of digits.
     fn number(&mut self, most: usize) -> Option<(u32, usize)> {
         let digits = self
             .0
@@ -273,7 +273,7 @@ impl Scan<'_> {
         Some(month.0)
     }
 
-    /// Goes past `Mon`, `Monday,` and its like, where more follows.
+    /// Skips a weekday, as `Mon` or `Monday,`, if more text follows.
     fn weekday(&mut self) {
         let letters = self.letters();
         let name = self.0[..letters].to_ascii_lowercase();
@@ -319,7 +319,8 @@ impl Scan<'_> {
         })
     }
 
-    /// `20000131T`, of ISO 8601 without separators: by itself it is a number. `Some(None)` for no such day.
+    /// Reads `20000131T`, a date of ISO 8601 without separators; without the `T` it would be a number. `Some(None)` if there is no
+    /// such day.
     fn basic_day(&mut self) -> Option<Option<Day>> {
         let (digits, rest) = self.0.split_at_checked(8)?;
         let is_basic = digits.iter().all(u8::is_ascii_digit) && rest.starts_with(b"T");
@@ -423,7 +424,7 @@ impl Scan<'_> {
         (self.spaces() || separated).then_some(())
     }
 
-    /// Goes past what stands between a date and a clock; `false` at the end.
+    /// Skips the separator of a date and a clock; returns `false` at the end of the text.
     fn before_clock(&mut self) -> bool {
         if self.0.is_empty() {
             return false;
