@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 /// `1 row`, `2 rows`, `12,000 rows`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {

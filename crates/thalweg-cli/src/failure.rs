@@ -12,15 +12,15 @@ pub(crate) enum Failure {
     Engine(Error),
     /// Something outside the database.
     Other(String),
-    /// The call made no sense.
+    /// The command line was wrong.
     Usage(String),
     /// The message was printed already.
     Told,
-    /// An object of a JSON file has a name that the first ones do not have.
+    /// A later object of a JSON file has a field that the first ones do not have.
     LateColumn(String),
     /// Ctrl-C.
     Interrupted,
-    /// Whoever reads the output has had enough, as `head` does.
+    /// The reader of the output has closed it, as `head` does.
     OutputClosed,
 }
 
@@ -39,7 +39,7 @@ impl Failure {
     /// Prints it, once, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if let Some(message) = self.message() {
-            // One line, whatever the message was made of: logs and scripts count lines.
+            // One line, even if the message has several: logs and scripts count lines.
             report!("thalweg: {}", message.trim_end().replace('\n', " "));
         }
         ExitCode::from(self.status())

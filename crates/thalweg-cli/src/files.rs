@@ -57,7 +57,7 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
     text[..end].to_owned()
 }
 
-/// Whether two paths lead to one file that is there.
+/// Whether two paths lead to the same existing file.
 pub(crate) fn are_same(one: &Path, other: &Path) -> bool {
     let env = thalweg_env::Env::os();
     let real = |path: &Path| env.storage().canonicalize(path).ok();

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(20);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
-/// Takes Ctrl-C from now on.
+/// Installs the handler of Ctrl-C.
 pub(crate) fn listen() {
     let env = Env::os();
     let handler = move || {
@@ -31,7 +31,7 @@ pub(crate) fn listen() {
             env.clock().sleep(LOOK);
         }
     };
-    // Without a handler Ctrl-C ends the process as ever.
+    // If no handler can be installed, Ctrl-C ends the process at once, as it does by default.
     let _ = ctrlc::set_handler(handler);
 }
 
@@ -50,7 +50,7 @@ impl Listening {
         Self(())
     }
 
-    /// An error if it was pressed since.
+    /// Returns an error if Ctrl-C was pressed since the last check.
     ///
     /// # Errors
     /// `Interrupted`.
@@ -66,7 +66,7 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, Ordering::SeqCst);
-        // Pressed when all was done already.
+        // A press that came after the last check is forgotten: the work is done.
         PRESSED.store(false, Ordering::SeqCst);
     }
 }

@@ -68,13 +68,13 @@ impl Format {
     }
 }
 
-/// The room that a table has; nothing else is ever cut.
+/// The space that a table of output has. Other formats are never cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     rows: Option<usize>,
     /// Characters of a line.
     width: Option<usize>,
-    /// Rows beyond the limit are counted.
+    /// Whether rows beyond the limit are counted.
     counts_others: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum ShownRows {
 }
 
 impl Limits {
-    /// Those of the terminal that standard output is; none where it is no terminal.
+    /// The limits of the terminal; none if standard output is no terminal.
     pub(crate) fn of_terminal() -> Self {
         let term = Term::stdout();
         if !term.is_term() {
@@ -104,7 +104,7 @@ impl Limits {
         }
     }
 
-    /// Those of the shell: `rows` of a result, or as many as the terminal has room for; the others are counted.
+    /// The limits of the shell: `rows` of a result, or as many as fit the terminal; the others are counted.
     pub(crate) fn of_shell(rows: ShownRows) -> Self {
         let term = Term::stdout();
         let limits = Self::of_terminal();
@@ -139,7 +139,7 @@ pub(crate) struct Printer<W: Write> {
     is_cut: bool,
     /// Rows that were not printed, so far.
     others: u64,
-    /// There may be more of them.
+    /// Whether there may be further rows, which were not counted.
     has_uncounted: bool,
 }
 
@@ -152,7 +152,7 @@ enum Writer<W: Write> {
     },
     Csv {
         out: W,
-        /// Until the first rows are there: a statement may fail before.
+        /// Holds the header until the first rows are there: a statement may fail before.
         header: Option<String>,
     },
     Json(arrow_json::Writer<W, ListOfLines>),
@@ -250,7 +250,7 @@ impl<W: Write> Printer<W> {
         self.is_cut
     }
 
-    /// Notes that rows come after the last ones that it was given.
+    /// Notes that there are further rows, which are not counted.
     pub(crate) fn leave_uncounted(&mut self) {
         self.has_uncounted = true;
     }
@@ -331,7 +331,7 @@ fn print_table(
             rows.push(cells?);
         }
     }
-    // Plans are lines of their own, and cut they are of no use.
+    // A plan is printed line by line: it is of no use if it is cut.
     let is_plan =
         matches!(header.as_slice(), [kind, plan] if kind == "plan_type" && plan == "plan");
     if is_plan {

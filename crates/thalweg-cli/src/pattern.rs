@@ -7,7 +7,7 @@ use chrono::format::{Fixed, Item, Numeric, Parsed, StrftimeItems, parse, parse_a
 
 pub(crate) const DAY_NS: i128 = 86_400_000_000_000;
 
-/// Digits of a fraction of a second, at most.
+/// Most digits of a fraction of a second.
 const NS_DIGITS: usize = 9;
 
 /// Whether an item of a pattern belongs to the date.
@@ -29,7 +29,7 @@ fn is_of_date(item: &Item<'_>) -> bool {
     }
 }
 
-/// A pattern of `--time-format`, in the words of `strftime`.
+/// A pattern of `--time-format`, in the syntax of `strftime`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     text: String,
@@ -39,9 +39,9 @@ pub(crate) struct Pattern {
     hour: Option<usize>,
     has_clock: bool,
     has_zone: bool,
-    /// Its clock has hours and no minutes.
+    /// Whether it has hours but no minutes.
     is_by_hour: bool,
-    /// The pattern has no month: the first one is meant. So it is with the day.
+    /// Whether the pattern has no month, so that the first one is meant; for the day the same.
     lacks_month: bool,
     lacks_day: bool,
 }
@@ -154,7 +154,7 @@ impl Pattern {
         self.plain_ns(text).or_else(|| self.end_of_day_ns(text))
     }
 
-    /// Of 24:00, which is the midnight that ends a day.
+    /// Nanoseconds since the epoch of a text with the clock 24:00, the midnight at the end of its day.
     fn end_of_day_ns(&self, text: &str) -> Option<i128> {
         let before = &self.items[..self.hour?];
         let rest = parse_and_remainder(&mut Parsed::new(), text, before.iter()).ok()?;
@@ -172,7 +172,7 @@ impl Pattern {
         Some(i128::from(days_since_epoch(date)) * DAY_NS + clock_ns - offset_ns)
     }
 
-    /// The fraction of a second that `%f` is: digits from the tenths on, of any number.
+    /// Parses a text by the items of the pattern, with `%f` as any number of digits after the point of a second.
     fn read_items(&self, parsed: &mut Parsed, text: &str) -> Option<()> {
         let Some(place) = self.fraction else {
             return parse(parsed, text, self.items.iter()).ok();
@@ -218,7 +218,8 @@ impl Pattern {
     }
 }
 
-/// The pattern of digits without separators that are a day of our days or a second of it, and what it makes of them.
+/// The pattern of a text of digits that looks like a date, or a date and a time, of the years 1900 to 2099, with the
+/// nanoseconds since the epoch that it stands for.
 pub(crate) fn digits_pattern(text: &str) -> Option<(&'static str, i128)> {
     let pattern = match text.len() {
         8 => "%Y%m%d",

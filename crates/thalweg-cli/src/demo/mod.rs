@@ -29,7 +29,7 @@ use thalweg::{CreateOptions, Database, KeyRange, ScanRequest, Table, TimeBound, 
 const BATCH_ROWS: usize = 10_000;
 /// Rows that are made durable one by one.
 const SINGLE_ROWS: i64 = 200;
-/// Two floats that were added in different orders are the same to so many digits.
+/// Relative tolerance for sums of floats that were added in different orders.
 const TOLERANCE: f64 = 1e-6;
 
 const JANUARY_QUESTION: &str = "SELECT count(*), count(pm25), sum(pm25) FROM air WHERE ts >= '2017-01-01' AND ts < '2017-02-01'";
@@ -63,7 +63,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     report.finish()
 }
 
-/// Imports the file as `thalweg import` does, and takes its rows apart: those of one station in one month come late.
+/// Imports the file as `thalweg import` does, and splits off the rows of one station in one month, which are appended late.
 fn import_sample(
     db: &Database,
     report: &mut Report,
@@ -307,7 +307,7 @@ fn check_everything(path: &Path, report: &mut Report) -> Result<(), Failure> {
     )
 }
 
-/// The one row that a question is answered with.
+/// Runs a query with one row as its result, and returns that row.
 fn numbers(db: &Database, question: &str) -> Result<Vec<f64>, Failure> {
     let batches = db.sql(question)?.collect()?;
     let [batch] = batches.as_slice() else {
