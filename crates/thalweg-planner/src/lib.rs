@@ -1,4 +1,4 @@
-//! DataFusion's SQL planner, behind one type that stands for every provider of tables and functions.
+//! DataFusion's SQL planner with the provider of tables and functions as a trait object.
 //!
 //! The planner is generic over its provider: whoever calls it with a type of their own compiles all of it again. Here that is done once,
 //! at the same time as the rest of DataFusion, and not again whenever the crate that provides the tables changes.
@@ -28,7 +28,7 @@ pub struct SqlPlanner<'a> {
 }
 
 impl<'a> SqlPlanner<'a> {
-    /// A planner over what `provider` knows.
+    /// A planner over the tables and functions of `provider`.
     pub fn new(provider: &'a dyn ContextProvider, options: ParserOptions) -> Self {
         Self {
             provider: AnyProvider(provider),
@@ -36,7 +36,7 @@ impl<'a> SqlPlanner<'a> {
         }
     }
 
-    /// The unoptimised plan of a statement of SQL itself.
+    /// The unoptimised plan of a statement that the parser of SQL knows.
     ///
     /// # Errors
     /// `Plan` and `SchemaError` for names that are not known and types that do not fit, `NotImplemented` for statements that DataFusion
@@ -50,7 +50,7 @@ impl<'a> SqlPlanner<'a> {
             .sql_statement_to_plan_with_context(statement, context)
     }
 
-    /// The unoptimised plan of a statement, those that DataFusion adds to SQL included.
+    /// The unoptimised plan of any statement, including those that DataFusion's parser adds.
     ///
     /// # Errors
     /// As [`Self::plan`].
@@ -58,7 +58,7 @@ impl<'a> SqlPlanner<'a> {
         self.planner().statement_to_plan(statement)
     }
 
-    /// The expression that a text of SQL is, on the columns of `schema`.
+    /// Plans an expression over the columns of `schema`.
     ///
     /// # Errors
     /// As [`Self::plan`].
@@ -72,7 +72,7 @@ impl<'a> SqlPlanner<'a> {
     }
 }
 
-/// The planner takes no trait object itself.
+/// Wraps the trait object: the planner takes a sized provider only.
 struct AnyProvider<'a>(&'a dyn ContextProvider);
 
 impl ContextProvider for AnyProvider<'_> {

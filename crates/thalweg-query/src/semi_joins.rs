@@ -1,7 +1,7 @@
-//! Joins that ask whether there is a row.
+//! Semi, anti and mark joins, which only ask whether there is a matching row.
 //!
-//! DataFusion's hash join goes through all rows of a key, though one answers: where the side that is asked has many rows for each key,
-//! that takes as long as all pairs. Invariant: that side has each combination of what the join looks at once.
+//! DataFusion's hash join visits all matching rows of a key, though the first one decides: with many rows per key it takes as
+//! long as an inner join. Invariant: the side that is searched has each combination of the columns that the join uses only once.
 
 use crate::meaning::time_unit::compares;
 use arrow::datatypes::DataType;
@@ -30,7 +30,7 @@ const EQUAL_OF_EQUAL: [&str; 11] = [
     "sqrt",
 ];
 
-/// The rule that enforces the invariant, once subqueries are joins.
+/// The optimizer rule that makes the searched side distinct. Runs after subqueries have become joins.
 #[derive(Debug)]
 pub(crate) struct EachKeyOnce;
 
@@ -89,7 +89,7 @@ impl OptimizerRule for EachKeyOnce {
     }
 }
 
-/// Whether some expression tells values apart that are equal as keys, as 0.0 and -0.0.
+/// Whether an expression of the join distinguishes values that are equal as keys, such as 0.0 and -0.0.
 fn tells_equal_apart(join: &Join) -> bool {
     let schema = join.right.schema();
     let keys = join.on.iter().map(|(_, key)| key);
@@ -162,7 +162,7 @@ fn columns_looked_at(join: &Join) -> BTreeSet<Column> {
         .collect()
 }
 
-/// Whether a plan has equal rows at most once, as far as that is seen at once.
+/// Whether a plan is known to have no equal rows; looks no further than through aliases, filters and projections.
 fn has_each_once(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.is_empty(),

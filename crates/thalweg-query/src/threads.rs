@@ -1,9 +1,10 @@
 //! The threads of queries.
 //!
-//! Invariants: whoever drops them last does not wait for them; a caller that is itself a thread of some runtime waits
-//! like any other, without a runtime of its own: a runtime does not start inside another. No thread of queries keeps tasks
-//! waiting while it runs code of the program. A statement that runs alone has all of the memory limit, also where tasks of one before it
-//! have not ended yet.
+//! Invariants
+//! - Dropping the last handle does not wait for the threads.
+//! - A caller that is a thread of an async runtime itself waits as any other thread does, and starts no runtime inside that one.
+//! - A thread of queries that runs code of the program hands its other tasks to another thread.
+//! - A statement that runs alone has the whole memory limit: it first waits for tasks of earlier statements to free theirs.
 
 use crate::stack::STACK_BYTES;
 use datafusion::execution::TaskContext;
@@ -21,14 +22,14 @@ use thalweg_table::{Error, Result};
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
 use tokio::task::{JoinHandle, block_in_place};
 
-/// How long a statement waits for the memory of those before it, at most.
+/// How often, and for how long each time, a statement waits for the memory of earlier statements.
 const MOST_STEPS: usize = 200;
 const STEP: Duration = Duration::from_millis(1);
 
 /// The threads of queries of one connection, and how many statements run.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    /// Taken when they end.
+    /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     handle: Handle,
     /// Statements that run on them.
@@ -107,7 +108,8 @@ impl Threads {
     }
 }
 
-/// Starts as many threads as a runtime will, and lets them end: it panics where one cannot be started.
+/// Starts as many threads as a runtime will start, and ends them, as a rehearsal: the runtime itself would panic if one could not
+/// be started.
 #[expect(
     clippy::disallowed_methods,
     reason = "a runtime starts threads without an environment, and this is tried for it"
@@ -129,8 +131,8 @@ fn try_threads(count: usize) -> Result<()> {
     tried.map_err(|e: io::Error| Error::io("starting the threads of queries", e))
 }
 
-/// Calls what may run statements of its own or wait for other threads that do, such as an iterator of the program. A thread of
-/// queries leaves its tasks to another one meanwhile: else they would wait for this call, and this call for them.
+/// Calls code of the program, such as an iterator, that may itself run statements or wait for threads that do. A thread of queries
+/// hands its other tasks to another thread meanwhile; otherwise they would wait for this call while it waits for them.
 pub(crate) fn call_program<T>(call: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
@@ -147,8 +149,8 @@ impl Drop for Threads {
     }
 }
 
-/// Waits for what other threads do, or for what needs none; `None` when that took longer than `wait`, or about as long.
-/// The clock of a runtime would stand still while operators keep all its threads.
+/// Polls a future in this thread until it is ready; `None` after about `wait`. A timer of the runtime would not do: it stands still
+/// while operators keep all threads of the runtime busy.
 pub(crate) fn wait_for<F: Future>(future: F, wait: Option<Duration>) -> Option<F::Output> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

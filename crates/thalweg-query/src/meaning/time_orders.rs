@@ -1,8 +1,9 @@
-//! Aggregates whose value depends on the order of rows, `first(v)`, `list(v)`, `string_agg(s, ',')`, without an order of their own.
+//! Aggregates that depend on the order of rows and have no ORDER BY: `first(v)`, `list(v)`, `string_agg(s, ',')`.
 //!
-//! Invariant: over the rows of one stored table they go by its time, however many threads there are. `first` and `last` get that order,
-//! which costs them little; lists and texts would keep each value with its time, and take 15 and 100 times as long, so the
-//! table is read in one part for them, which comes in the order of time. Elsewhere, as over a join, the order is not defined.
+//! Invariant: over one stored table they see the rows in order of time, with any number of threads. `first` and `last` get an
+//! ORDER BY, which costs them little. For lists and texts that would take 15 and 100 times as long, because each value is kept
+//! with its time; so the table is scanned in one partition, which is in order of time. Over anything else, such as a join, the
+//! order is not defined.
 
 use crate::table::StoredTable;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -24,7 +25,7 @@ fn lacks_order(call: &AggregateFunction) -> bool {
     goes_by_order(call) && call.params.order_by.is_empty() && !call.params.distinct
 }
 
-/// Whether rows have to come in the order of their table for what is aggregated.
+/// Whether an aggregation needs its rows in order of time.
 pub(crate) fn wants_rows_in_time(aggregate: &Aggregate) -> bool {
     let lacks =
         |expr: &Expr| Ok(matches!(expr, Expr::AggregateFunction(call) if lacks_order(call)));
@@ -33,7 +34,7 @@ pub(crate) fn wants_rows_in_time(aggregate: &Aggregate) -> bool {
     exprs.any(|expr| expr.exists(lacks).unwrap_or_default()) && has_time(&aggregate.input)
 }
 
-/// Whether a plan hands on rows of one table that have a time.
+/// Whether the rows of a plan come from one table, and it has a time column.
 fn has_time(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => {
@@ -46,7 +47,7 @@ fn has_time(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The node with its aggregates in the order of time, where that costs them little, or the rows are sorted for others.
+/// Gives the aggregates of a node an ORDER BY of the time column, if that costs them little or rows are sorted for others anyway.
 pub(super) fn by_time(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Aggregate(aggregate) = &plan else {
         return Ok(Transformed::no(plan));
@@ -91,7 +92,7 @@ pub(super) fn by_time(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Whether an aggregate keeps what comes first in its order, whatever order rows come in.
+/// Whether an aggregate applies its ORDER BY itself, as `first` and `last` do, so that its input need not be sorted.
 fn sorts_itself(call: &AggregateFunction) -> bool {
     let sensitivity = call.func.order_sensitivity();
     matches!(sensitivity, AggregateOrderSensitivity::Beneficial)
@@ -101,7 +102,7 @@ fn needs_sorted_rows(call: &AggregateFunction) -> bool {
     call.func.order_sensitivity().hard_requires()
 }
 
-/// The time of the only table whose rows a plan hands on, as it is called in the plan.
+/// The time column of the only table under a plan, by its name in the plan.
 fn time_of(plan: &LogicalPlan) -> Option<Column> {
     match plan {
         LogicalPlan::TableScan(scan) => {

@@ -1,6 +1,7 @@
 //! Names in expressions of ORDER BY and DISTINCT ON.
 //!
-//! Invariant: a name alone, in brackets too, is that of a result; inside of an expression it is that of a column, where there is one.
+//! Invariant: a name that stands alone, even in brackets, means an output column of the SELECT; inside an expression it means an
+//! input column, if there is one of that name.
 
 use super::scope::{Scope, column_of, normalized};
 use crate::dialect::output_names::out_of_reach;
@@ -20,9 +21,9 @@ pub(super) fn is_transparent(expr: &Expr) -> bool {
     )
 }
 
-/// Hides names that a SELECT gives where expressions of its ORDER BY or DISTINCT ON have columns that are called so: there they are the
-/// columns, and DataFusion would take the results. After DISTINCT, and after a GROUP BY
-/// that does not name it, a column is no longer there outside of aggregates, and the name is that of the result.
+/// Hides aliases of a SELECT from the expressions of its ORDER BY or DISTINCT ON if an input column has the same name: DataFusion
+/// would take the alias. After DISTINCT, and after a GROUP BY without that column, the input column can only be used in aggregates,
+/// and the name means the alias.
 pub(super) fn leave_columns_to(keys: &InsideExpressions, select: &mut Select, scope: &Scope<'_>) {
     let is_distinct = matches!(select.distinct, Some(Distinct::Distinct));
     for (place, item) in select.projection.iter_mut().enumerate() {
@@ -47,7 +48,7 @@ pub(super) fn leave_columns_to(keys: &InsideExpressions, select: &mut Select, sc
     }
 }
 
-/// Whether a column is there after GROUP BY.
+/// Whether a column is one of those of GROUP BY.
 fn is_key(group_by: &GroupByExpr, name: &str) -> bool {
     let GroupByExpr::Expressions(keys, _) = group_by else {
         return false;

@@ -29,7 +29,7 @@ fn key_text(view: &TableView, key: Option<i64>) -> Option<String> {
 /// One row per stored table.
 pub(super) fn tables(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
     let views = wanted.tables()?;
-    // The walks of their indexes.
+    // These columns need a walk of each index; the others come from memory.
     let has_stats = wanted.has(&["fragments", "late_rows", "min_time", "max_time"]);
     let stats: Vec<TableStats> = match has_stats {
         true => views.iter().map(TableView::stats).collect::<Result<_>>()?,
