@@ -1,7 +1,7 @@
 //! Numbers in a wider type, so that adding up as many of them as there can be does not overflow.
 //!
-//! Invariants: integers, durations and decimals of at most 64 bits become decimals of 128 bits, decimals of 128 bits become
-//! such of 256; values, scale and nulls stay.
+//! Invariants: integers, durations and decimals of at most 64 bits become decimals of 128 bits, decimals of 128 bits
+//! become decimals of 256; values, scale and nulls stay.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -14,8 +14,8 @@ use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 use std::sync::Arc;
 
-/// The type that values of `data_type` are added up in; `None` for what is no integer, duration or decimal of at most
-/// 128 bits.
+/// The type that values of `data_type` are summed in; `None` unless it is an integer of 64 bits, a duration or a decimal of at
+/// most 128 bits.
 pub fn wide_type(data_type: &DataType) -> Option<DataType> {
     use DataType as T;
     match data_type {
@@ -31,7 +31,17 @@ pub fn widened(array: &dyn Array) -> Option<ArrayRef> {
     by_type(array, &Each)
 }
 
-/// One value, the sum of all; null if there is none.
+/// Returns the sum of all values as an array with one value, null if there are none; `None` as for [`wide_type`].
+///
+/// ```
+/// # use thalweg_table::wide::widened_sum;
+/// use arrow_array::{Array, Decimal128Array, Int64Array};
+///
+/// let energy = Int64Array::from(vec![i64::MAX, i64::MAX]);
+/// let sum = widened_sum(&energy).unwrap();
+/// let sum = sum.as_any().downcast_ref::<Decimal128Array>().unwrap();
+/// assert_eq!(sum.value(0), 2 * i128::from(i64::MAX));
+/// ```
 pub fn widened_sum(array: &dyn Array) -> Option<ArrayRef> {
     by_type(array, &Sum)
 }

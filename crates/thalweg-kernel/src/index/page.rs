@@ -6,7 +6,7 @@
 //! - Children strictly ascend by `EntryKey`.
 //! - A page that has an address is *clean*: it lies there, and so do all pages below it. It is never changed.
 //! - On disk a page is sealed: its checksum covers database, file and offset. Verified bytes and pages are different
-//!   types; only [`Page::decode`] makes one of the other.
+//!   types; only [`Page::decode`] turns the first into the second.
 
 use super::list::{encode_entries, parse_entries};
 use super::{Address, Entry, MAX_LEVEL, MAX_PAGE_ENTRIES, MAX_PAGE_SUMMARIES, MIN_PAGE_FANOUT};
@@ -22,7 +22,7 @@ const VERSION: u16 = 1;
 /// Bytes of a page in front of its entries.
 const PAGE_HEADER_BYTES: usize = 32;
 
-/// About what a set of columns takes in front of the entries, and each column of it.
+/// Estimated bytes of a set of columns in front of the entries, and of each column in it.
 const SET_BYTES: usize = 4;
 const SET_COLUMN_BYTES: usize = 2;
 
@@ -35,7 +35,7 @@ pub(super) struct Child {
     /// Its address is of no meaning while `page` is there: the page knows its own.
     pub(super) entry: Entry,
     pub(super) page: Option<Arc<Page>>,
-    /// About what the entry takes in a page: of one that was read just that, else measured once.
+    /// Estimated bytes of the entry in its page; exact for an entry that was read, else measured once.
     bytes: u32,
 }
 
@@ -65,7 +65,7 @@ impl Child {
         Arc::new(Self { entry, page, bytes })
     }
 
-    /// This child with another entry or page, about as long.
+    /// This child with another entry or page of about the same size.
     pub(super) fn with(&self, entry: Entry, page: Option<Page>) -> Arc<Self> {
         Self::measured(entry, page.map(Arc::new), self.bytes as usize)
     }
@@ -104,7 +104,7 @@ struct Mark {
     key_max: i64,
     /// How many column summaries they have.
     summaries: usize,
-    /// About what their entries take in a page.
+    /// Estimated bytes of their entries in a page.
     bytes: u64,
 }
 
@@ -114,13 +114,13 @@ pub struct Page {
     table: TableId,
     level: u8,
     children: Vec<Arc<Child>>,
-    /// One for each child: what it and all before it reach.
+    /// One for each child: the totals of it and of all children before it.
     marks: Vec<Mark>,
     /// Set once the page is on disk.
     address: OnceLock<Address>,
 }
 
-/// Finds index pages by address. The store is one; tests have others.
+/// A source of index pages by address: the store, and others in tests.
 pub trait PageLoader {
     /// The page that `entry`, which is not a block, leads to.
     ///
@@ -128,7 +128,7 @@ pub trait PageLoader {
     /// When it cannot be read or fails its checks.
     fn load_page(&self, table: TableId, entry: &Entry) -> Result<Arc<Page>>;
 
-    /// Offers a page that is now on disk, so that the next one who needs it does not read it.
+    /// Offers a page that was just written, so that the next caller who needs it finds it in the cache.
     fn keep_page(&self, _page: &Arc<Page>) {}
 }
 
@@ -298,7 +298,7 @@ impl Page {
         Arc::new(page)
     }
 
-    /// Whether the page is no larger than pages may be.
+    /// Whether the page is within the limits of entries and summaries.
     pub(super) fn is_within_limits(&self) -> bool {
         Self::fits(self.children.len(), self.summaries())
     }
@@ -410,7 +410,7 @@ fn parse_header(table: TableId, expected: &Entry, bytes: &[u8]) -> Result<u32, F
     Ok(entries)
 }
 
-/// Checks the entries of a page beside each other: their order and their levels.
+/// Checks the entries of a page against each other: their order and their levels.
 pub(super) fn check_children<'a>(
     level: u8,
     mut children: impl Iterator<Item = &'a Entry>,

@@ -1,4 +1,4 @@
-//! Edit 6: items of one or more orders go, and others come in their place.
+//! The edit that replaces items of one or more orders by others (kind 6 in docs/format/log.md).
 
 use super::coverage::{CoverageRange, check_ranges, put_ranges, read_ranges};
 use super::state::MOST_ORDERS;
@@ -11,28 +11,28 @@ use crate::wire::{Fault, Reader};
 
 const FLAG_RUNS: u32 = 1;
 const MOST_NAMES: usize = 131_072;
-/// Most runs of an order that go in one commit.
+/// Most runs that one commit may remove from an order.
 pub(crate) const MOST_RUNS: usize = 32_768;
 
-/// The items that go from an order.
+/// The items that an edit removes from an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removed {
     /// By name, ascending.
     Items(Vec<ItemName>),
-    /// By runs, ascending, without common keys.
+    /// By runs of neighbouring items, ascending, without common keys.
     Runs(Vec<Run>),
 }
 
-/// The items that go from one order, and those that come.
+/// The items removed from one order, and those added to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OrderReplace {
     /// The order.
     pub order: u32,
-    /// The items that go.
+    /// The items to remove.
     pub removed: Removed,
-    /// Ranges that are complete with this commit.
+    /// Ranges of keys that the order covers in full from this commit on.
     pub coverage: Vec<CoverageRange>,
-    /// Root pages of the fragments that come.
+    /// Root pages of the added fragments.
     pub added: Vec<Entry>,
 }
 
@@ -43,11 +43,11 @@ pub struct ReplaceEdit {
     pub table: TableId,
     /// Rows of order 0 that are left out, because masks hide them.
     pub left_out: u64,
-    /// Rows in what comes that masks of this commit hide.
+    /// Rows of added items that masks of this commit hide.
     pub carried: u64,
     /// Further rows that this commit deletes.
     pub deleted: u64,
-    /// The orders, ascending. All of them have names, or all have runs.
+    /// The orders, ascending. Either all remove items by name, or all by runs.
     pub orders: Vec<OrderReplace>,
 }
 
@@ -119,7 +119,7 @@ impl Removed {
 }
 
 impl OrderReplace {
-    /// Items of an order in the place of others, in whatever order these are named.
+    /// Replaces items of an order; `removed` may be in any sequence.
     #[must_use]
     pub fn of_items(order: u32, mut removed: Vec<ItemName>, added: Vec<Entry>) -> Self {
         removed.sort_unstable();
@@ -146,7 +146,7 @@ impl OrderReplace {
         Ok(())
     }
 
-    /// An order without what comes into it, and the list of that.
+    /// Reads an order without its added items, and returns it with the bytes of their list.
     fn read<'a>(has_runs: bool, reader: &mut Reader<'a>) -> Result<(Self, &'a [u8]), Fault> {
         let order = reader.u32()?;
         let (removed, ranges) = (reader.u32()? as usize, reader.u32()? as usize);
@@ -206,7 +206,7 @@ impl OrderReplace {
         Err(Error::new(ErrorKind::Limit, message))
     }
 
-    /// Runs of items of an order that go, ascending, and nothing that comes.
+    /// Removes runs of items, ascending, from an order and adds nothing.
     #[must_use]
     pub fn of_runs(order: u32, removed: Vec<Run>) -> Self {
         Self {
@@ -217,7 +217,7 @@ impl OrderReplace {
         }
     }
 
-    /// The items that go by name; none where they go by runs.
+    /// The items that are removed by name; empty if items are removed by runs.
     pub(crate) fn removed_items(&self) -> &[ItemName] {
         match &self.removed {
             Removed::Items(items) => items,
@@ -225,7 +225,7 @@ impl OrderReplace {
         }
     }
 
-    /// The runs of items that go; none where they go by name.
+    /// The runs of items that are removed; empty if items are removed by name.
     pub(crate) fn removed_runs(&self) -> &[Run] {
         match &self.removed {
             Removed::Items(_) => &[],
@@ -235,7 +235,7 @@ impl OrderReplace {
 }
 
 impl ReplaceEdit {
-    /// Items of the rows of a table in the place of others, in whatever order these are named.
+    /// Replaces items of the rows of a table (order 0); `removed` may be in any sequence.
     #[must_use]
     pub fn of_rows(table: TableId, removed: Vec<ItemName>, added: Vec<Entry>) -> Self {
         let mut edit = Self::of_orders(table);
@@ -243,7 +243,7 @@ impl ReplaceEdit {
         edit
     }
 
-    /// No item of any order yet.
+    /// An edit of this table that replaces nothing yet.
     #[must_use]
     pub fn of_orders(table: TableId) -> Self {
         Self {
@@ -255,7 +255,7 @@ impl ReplaceEdit {
         }
     }
 
-    /// Appends the edit after its kind.
+    /// Appends the edit, without the byte of its kind.
     ///
     /// # Errors
     /// `Limit` where its list of added entries is too long.
@@ -271,7 +271,7 @@ impl ReplaceEdit {
         self.orders.iter().try_for_each(|order| order.put(out))
     }
 
-    /// Reads an edit after its kind.
+    /// Reads an edit, without the byte of its kind.
     ///
     /// # Errors
     /// `Corruption`, or `Unsupported` where a newer version has written it.
@@ -289,7 +289,7 @@ impl ReplaceEdit {
         Ok(edit)
     }
 
-    /// The edit without its orders, how many these are, and whether they name runs.
+    /// Reads the edit up to its orders; returns it with the number of orders and whether these have runs.
     fn read_head(reader: &mut Reader<'_>) -> Result<(Self, usize, bool), Fault> {
         let table = TableId(reader.u32()?);
         let flags = reader.u32()?;
@@ -312,7 +312,7 @@ impl ReplaceEdit {
         Ok((edit, orders, flags & FLAG_RUNS != 0))
     }
 
-    /// Whether its items go by runs.
+    /// Whether it removes items by runs and not by name.
     pub(crate) fn has_runs(&self) -> bool {
         self.orders.iter().any(|order| order.removed.has_runs())
     }
