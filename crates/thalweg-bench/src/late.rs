@@ -1,4 +1,4 @@
-//! Experiment 3: what late rows cost in place, as ChronicleDB does it, and beside the data, as this engine does it.
+//! Experiment 3: the cost of late rows, inserted in place as in ChronicleDB, or kept in blocks beside the data as in this engine.
 //!
 //! A counting model, not a measurement: both ways get the same arrivals; bytes written, blocks touched and how many blocks
 //! a reader has to merge are counted. In place (ChronicleDB, section 5.7): late events wait in a sorted queue with a
@@ -19,7 +19,7 @@ const LEAVES_PER_MACRO: usize = (32.0 * 1024.0 / (8192.0 * ENCODED_ROW_BYTES / R
 const SPARE: f64 = 0.1;
 const QUEUE_ROWS: usize = 8192;
 
-/// This engine's.
+/// The same sizes for this engine.
 const BLOCK_ROWS: usize = 4096;
 const REGION_LATE_SHARE: f64 = 0.05;
 const REGION_DEPTH: usize = 8;
@@ -166,7 +166,8 @@ fn beside(bulks: &[Vec<usize>]) -> Cost {
     let (mut fan_in_sum, mut fan_in_count, mut max_fan_in) = (0, 0, 1);
     for bulk in bulks {
         rows += bulk.len();
-        // Written once as rows; below a block's worth they are encoded with others, here at once: the dearer case.
+        // Written once as rows. Fewer rows than a block has would be encoded together with others; here each bulk is
+        // encoded at once, the more expensive case.
         bytes += bulk.len() as f64 * (ROW_BYTES + ENCODED_ROW_BYTES);
         touched += 1;
         let (Some(first), Some(last)) = (bulk.first(), bulk.last()) else {

@@ -1,4 +1,4 @@
-//! Appends that always leave the encoder something to do: checkpoints are written all the same, and closing comes to an end.
+//! With appends that keep the encoder busy, checkpoints are still written and closing still ends.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use thalweg_sim::toy::{ToyEncoder, rows_part};
 
 const BLOCK_ROWS: u32 = 4;
 
-/// Lets the encoder end with a block only when the rows of the next one are there.
+/// Makes the encoder finish a block only once the rows of the next one are committed, so that it is never idle.
 #[derive(Debug, Default)]
 struct Gate {
     counts: Mutex<Counts>,
@@ -102,7 +102,7 @@ fn verify(sim: &SimEnv) -> VerifyReport {
     reader.unwrap().verify(&mut |_| {}).unwrap()
 }
 
-/// Commits a block of rows each time the encoder has begun with the one before, until that fails.
+/// Commits the rows of one block each time the encoder begins with the block before, until a commit fails.
 fn feed(kernel: &Kernel, table: TableId, gate: &Gate, most: u64) -> Option<Error> {
     let mut failed = None;
     for block in 0..most {

@@ -1,4 +1,4 @@
-//! Commits whose parts contradict each other: refused before anything is written, or applied each once.
+//! Commits whose parts contradict each other are refused before anything is written; all others are applied once.
 //!
 //! What could go wrong, and is tried here: a commit is taken and the database cannot be opened again; rows are there twice;
 //! what is opened again differs from what was shown before; a commit that cannot be applied takes others of its batch with
@@ -95,7 +95,7 @@ fn group(table: TableId, of: TableId, rows: &[Row]) -> GroupPart {
     }
 }
 
-/// What a table is, in comparable form.
+/// The contents of a table, in a form that can be compared.
 type Shown = BTreeMap<u32, (String, u32, Vec<Row>)>;
 
 fn shown(toy: &Toy) -> Shown {
@@ -459,11 +459,11 @@ struct Trial {
     dice: Dice,
     sim: SimEnv,
     toy: Toy,
-    /// What the commits that were taken come to.
+    /// The model: the result of the commits that were accepted.
     model: Shown,
     next_table: u32,
     next_value: i64,
-    /// Of the producer; a number that comes again would be a resend.
+    /// The next number of the producer; a number used twice would be a resend.
     sequence: u64,
 }
 
@@ -506,7 +506,7 @@ impl Trial {
         of[usize::try_from(at).unwrap()].clone()
     }
 
-    /// One of the tables, hardly ever one that there is not.
+    /// One of the tables; now and then one that does not exist.
     fn table(&mut self) -> TableId {
         let ids: Vec<u32> = self.model.keys().copied().collect();
         if ids.is_empty() || self.one_in(30) {
@@ -646,7 +646,7 @@ impl Trial {
         });
     }
 
-    /// The items of a table in the place of which one with the same rows comes.
+    /// Adds a replacement of some items of a table by one with the same rows.
     fn add_replacement(&mut self, drawn: &mut Drawn, table: TableId) {
         let Some(state) = self.toy.kernel.snapshot().unwrap().table(table) else {
             return;
@@ -716,7 +716,7 @@ impl Trial {
         drawn
     }
 
-    /// What a commit that was taken has done, each part of it once.
+    /// Applies an accepted commit to the model, each of its parts once.
     fn note(&mut self, drawn: Drawn) {
         for (table, rows) in drawn.rows {
             if let Some(table) = self.model.get_mut(&table.0) {

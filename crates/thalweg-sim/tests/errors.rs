@@ -1,4 +1,4 @@
-//! Stage 5: every storage call of every workload fails, in every way.
+//! Fails every storage call of every workload, in every way.
 
 mod common;
 
@@ -11,7 +11,7 @@ use thalweg_sim::report::{Stopwatch, say, seed};
 use thalweg_sim::workloads::{DELETES, WORKLOADS, Workload};
 
 const THREADS: usize = 2;
-/// A case takes milliseconds: what takes so long hangs.
+/// A case takes milliseconds; one that takes this long hangs.
 const HANG_SECONDS: f64 = 60.0;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sectors that the device does not return, as a power cut leaves them that struck while they were written.
+//! Sectors that the device cannot read, as a power cut during their write may leave them.
 #![expect(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ fn open(sim: &SimEnv) -> Result<Toy> {
 }
 
 fn rows(first: i64, count: usize) -> Vec<Row> {
-    // No codec makes them small.
+    // Random values, so that no codec makes them small.
     let value = |key: i64| {
         let mixed = (key ^ (key >> 7)).wrapping_mul(0x2545_F491_4F6C_DD1D);
         (mixed ^ (mixed >> 29)).wrapping_mul(0x1B87_3593_CC9E_2D51)
