@@ -8,6 +8,7 @@
 mod deletes;
 #[path = "../layouts/mod.rs"]
 mod layouts;
+pub(crate) mod stages;
 
 pub(crate) use layouts::Order;
 
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
     AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, Durability, Engine,
-    EngineOptions, KeyRange, Maintained, ScanRequest, ScanTask, Table, TableView, Value,
+    EngineOptions, Error, KeyRange, Maintained, ScanRequest, ScanTask, Table, TableView, Value,
     ValueRange,
 };
 
@@ -242,6 +243,10 @@ fn schema() -> SchemaRef {
 }
 
 fn open(sim: &SimEnv) -> Engine {
+    try_open(sim).unwrap()
+}
+
+fn try_open(sim: &SimEnv) -> Result<Engine, Error> {
     let append_limits = AppendLimits {
         raw_bytes: 2_000,
         gather_bytes: 16_000,
@@ -257,7 +262,7 @@ fn open(sim: &SimEnv) -> Engine {
         layouts: layouts::known(),
         ..EngineOptions::default()
     };
-    Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+    Engine::open(sim.env(), Path::new("/db"), options)
 }
 
 impl Trial {
