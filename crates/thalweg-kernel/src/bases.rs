@@ -63,7 +63,7 @@ impl Base {
     }
 }
 
-/// The base of a checkpoint, by its turn.
+/// What a checkpoint builds on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuildsOn {
     /// Nothing: it is a full one.
@@ -79,16 +79,16 @@ pub(crate) enum BuildsOn {
 /// The bases of the last checkpoint and of the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
-    /// The base of the last checkpoint: itself if it is a full one.
+    /// The base of the last checkpoint; the checkpoint itself if it is a full one.
     last: Option<Base>,
-    /// The base of the one before it, and of the next one in its turn.
+    /// The other base: the checkpoint before the last one builds on it, and the next one in turn.
     next: Option<Base>,
     /// Tables that have changed since the last checkpoint.
     changed: BTreeSet<TableId>,
 }
 
 impl Bases {
-    /// Those that a checkpoint which was read names.
+    /// The bases that a checkpoint names, which was read.
     pub(crate) fn of_checkpoint(last: Base, next: Option<Base>) -> Self {
         Self {
             last: Some(last),
@@ -138,7 +138,7 @@ impl Bases {
         base.changed.union(&self.changed).copied().collect()
     }
 
-    /// A checkpoint was written at `own` and is named by the root.
+    /// Notes that a checkpoint was written at `own` and that the root names it.
     pub(crate) fn note_checkpoint(&mut self, own: Place, builds_on: BuildsOn, index_bytes: u64) {
         let changed = std::mem::take(&mut self.changed);
         for base in [&mut self.last, &mut self.next].into_iter().flatten() {
@@ -162,8 +162,8 @@ impl Bases {
         }
     }
 
-    /// The base whose turn it is may be gone: the next checkpoint is a full one, unless it begins an epoch. Returns whether there
-    /// was one.
+    /// Forgets the base whose turn is next, as it may be gone: the next checkpoint is a full one, unless it begins an
+    /// epoch. Returns whether there was one.
     pub(crate) fn forget_next(&mut self) -> bool {
         self.next.take().is_some()
     }
@@ -184,7 +184,7 @@ impl Bases {
         frames.max().unwrap_or(0)
     }
 
-    /// The longest INDEX section of a base: about what a full checkpoint takes.
+    /// The longest INDEX section of a base, an estimate of that of a full checkpoint.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.both().map(|base| base.bytes).max().unwrap_or(0)
     }

@@ -1,4 +1,5 @@
-//! Segments of which little is needed any more: their last blocks move into fragments, so that the files can go.
+//! Segments of which little is needed any more: their last blocks move into fragments, so that the segments can be
+//! removed.
 //!
 //! Invariants: a block is copied byte for byte, with its commits and its place in the order of arrival, and swapped in by a
 //! commit that is refused if it is no longer there; so a reader sees the same rows before and after. Only segments that no
@@ -58,9 +59,10 @@ struct Sparse<'a> {
     orders: &'a [(TableId, u32)],
 }
 
-/// Empties segments that have become sparse, if that is worth the files it makes; `is_full`: whatever it makes, as far as
-/// there is room. Returns whether there were any. One with a block that cannot be read stays, for which the error is
-/// returned, and keeps no other. If the disk reported more room than there was, it is checked again after the next checkpoint.
+/// Empties segments that have become sparse, if that is worth the files it makes; with `is_full` whether it is or not,
+/// as far as there is room. Returns whether there were any. A segment with a block that cannot be read stays, and its
+/// error is returned once the others are emptied. If the disk reported more room than there was, it is tried again
+/// after the next checkpoint.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
     match compact(writer, marked, is_full) {
         Err(error) if error.kind() == ErrorKind::DiskFull => {
@@ -93,11 +95,11 @@ fn compact(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
     round.first_error.map(|()| true)
 }
 
-/// Empties those first that need the least room elsewhere, and each for itself: where there is little room, what was moved
-/// stays so when the next one finds none.
+/// Empties segments one by one, those first that need the least room elsewhere: where there is little room, the ones
+/// before stay emptied if there is none for the next.
 fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool> {
     sparse.sort_unstable_by_key(|sparse| (sparse.live_bytes, sparse.segment));
-    // What is copied is only of use if a commit may put it in its place.
+    // A copy is of use only if there is room for the commit that puts it in place.
     if !sparse.is_empty()
         && writer.supply.is_given_back()
         && writer
@@ -117,7 +119,7 @@ fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool
     round.first_error.map(|()| !sparse.is_empty())
 }
 
-/// Room for so much and what goes with it.
+/// Room that so many bytes take, with index pages and headers.
 fn room_for(bytes: u64) -> u64 {
     bytes + bytes / 16 + 4096
 }
@@ -143,7 +145,7 @@ fn sparse_segments<'a>(
         }
         let path = segment_path(&writer.dir, segment);
         let found = match writer.env.storage().metadata(&path) {
-            // That it is missing is found out by whoever reads it.
+            // A missing segment is reported by whatever reads it.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             found => found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e)),
         }?;
@@ -159,7 +161,7 @@ fn sparse_segments<'a>(
     Ok(sparse)
 }
 
-/// Keeps those segments that have blocks of the fewest orders of tables, as many as free enough for the files to be made.
+/// Keeps as many segments as free enough for the files to be made, those first with blocks of the fewest orders.
 fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
     sparse.sort_unstable_by_key(|sparse| (sparse.orders.len(), sparse.segment));
     let much_bytes = (MOST_SPARSE_SEGMENTS * writer.segment_bytes)
@@ -185,23 +187,22 @@ fn small_bytes(writer: &Writer) -> u64 {
 struct Round<'a> {
     writer: &'a Writer,
     segments: HashSet<FileId>,
-    /// All fragments that there are, to find the small ones; none where they are not to be copied along.
+    /// All existing fragments, to find the small ones; empty if these are not to be copied along.
     fragments: HashSet<FileId>,
     /// Segments with a block that cannot be read: they stay.
     unreadable: HashSet<FileId>,
-    /// Why one cannot.
+    /// The first error of reading a block.
     first_error: Result<()>,
 }
 
-/// Fragments that are written, one for each order of a table, with the commit that puts them in the place of the blocks they
-/// were copied from.
+/// Fragments that are written, one for each order of a table, with the commit that replaces the copied blocks by them.
 struct Move {
     table: TableId,
     job: Box<MoveJob>,
     files: Vec<FileId>,
-    /// How many of them it moves.
+    /// Number of items that it moves.
     blocks: usize,
-    /// Blocks of the table may be left: there were more than one commit names.
+    /// Whether blocks of the table may be left for a further commit, because there were too many for one.
     is_partial: bool,
 }
 
@@ -250,7 +251,7 @@ impl<'a> Round<'a> {
             for table in tables.split_off(first) {
                 match self.copy_table(table) {
                     Ok(moved) => moves.extend(moved),
-                    // It meets all others as well.
+                    // All other tables would fail in the same way.
                     Err(error) if error.kind() == ErrorKind::DiskFull => {
                         written = Err(error);
                         break;
@@ -284,8 +285,8 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Puts fragments in the place of what they were copied from; returns the tables with more to be moved. `failed_syncs`: of the
-    /// folder, before the first of them was made.
+    /// Replaces what was copied by the fragments; returns the tables with more to be moved. `failed_syncs`: those of
+    /// the folder before the first fragment was made.
     fn commit_all(&self, moves: Vec<Move>, failed_syncs: u64) -> Result<Vec<TableId>> {
         let mut partial = Vec::new();
         if moves.is_empty() {
@@ -299,7 +300,8 @@ impl<'a> Round<'a> {
             }
             match (self.writer).submit(Job::Move(moved.job), Durability::Process) {
                 Ok(_) => partial.extend(moved.is_partial.then_some(moved.table)),
-                // Merged or dropped meanwhile: the blocks are gone from the segments anyway, or go in a later round.
+                // Merged or dropped meanwhile: the blocks are no longer needed in the segments, or are moved in a later
+                // round.
                 Err(e) if matches!(e.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {}
                 Err(e) => failed = Err(e),
             }
@@ -355,7 +357,7 @@ impl<'a> Round<'a> {
         let mut copied = MovedBlocks::default();
         let most_blocks = MOST_MOVED_BLOCKS - moved.blocks;
         if tree.pending().is_some() && order != 0 {
-            // The rows are there without it.
+            // The order waits for a page, and the rows do not depend on it.
             return Ok(None);
         }
         let found = self.find(tree, most_blocks)?;
@@ -376,7 +378,7 @@ impl<'a> Round<'a> {
                     continue;
                 }
             };
-            // Not before there is something to write: one that is left empty stays until other garbage goes.
+            // Made only with the first block: an empty file stays until the next cleaning.
             let fragment = match &mut fragment {
                 Some(fragment) => fragment,
                 none => none.insert(self.writer.stage_fragment_anyway((table, order))?),
@@ -445,7 +447,8 @@ impl<'a> Round<'a> {
         Ok(found)
     }
 
-    /// Leaves blocks and small fragments to a later round while these lie on more pages of the index than one commit changes.
+    /// Leaves blocks and small fragments to a later round if they are on more pages of the index than one commit may
+    /// change.
     fn leave_out_pages(&self, tree: &Tree, found: &mut Found) -> Result<()> {
         let store = &*self.writer.store;
         let are_few = |found: &Found| {
@@ -492,7 +495,7 @@ impl<'a> Round<'a> {
                 .iter(None, &**store)
                 .map(|block| read_to_copy(store, &block?))
                 .collect();
-            // One that cannot be read stays as it is: it is in nobody's way.
+            // One that cannot be read stays where it is, which harms nothing.
             let Ok(blocks) = blocks else { continue };
             for block in &blocks {
                 fragment.copy_block(block)?;

@@ -1,9 +1,9 @@
-//! The state of a database in memory: as one commit after the other makes it.
+//! The state of a database in memory, as of one commit.
 //!
 //! Invariants: a [`DbState`] never changes once it is shared, except that open rows are appended after its `visible`
-//! commit and `visible` then rises; as far as its tables have chunks for them, a new state begins with the first commit
-//! that they have not. A snapshot is a `DbState` and the `visible` it read, and no reader takes a lock that a writer holds.
-//! Making a state out of the last one costs the same however many tables there are.
+//! commit and `visible` then rises. That goes on while the rows fit the chunks that its tables have; the first commit
+//! that does not begins a new state. A snapshot is a `DbState` and the `visible` it read, and no reader takes a lock
+//! that a writer holds. Making a new state from the last one costs the same however many tables there are.
 
 use crate::catalog::Catalog;
 use crate::error::Result;
@@ -19,7 +19,7 @@ use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 /// All tables as of one commit.
 #[derive(Debug)]
 pub(crate) struct DbState {
-    /// In another epoch the same commits may lie elsewhere.
+    /// The epoch of the log: in another one the same commits may lie elsewhere.
     pub(crate) epoch: Epoch,
     pub(crate) tables: Catalog,
     /// The last commit that can be seen in this state; only ROWS commits raise it without a new state.
@@ -47,7 +47,7 @@ pub(crate) struct PinnedState {
 pub(crate) trait Pin: std::fmt::Debug + Send + Sync {}
 
 impl Snapshot {
-    /// All that can be seen in a state now.
+    /// A snapshot of all that is visible in a state now.
     pub(crate) fn new(pinned: Arc<PinnedState>) -> Self {
         let commit = CommitNo(pinned.state.visible.load(Ordering::Acquire));
         Self { pinned, commit }
@@ -131,7 +131,7 @@ impl TableSnapshot {
         self.table.open.iter(self.commit)
     }
 
-    /// Which of some open rows are hidden, if any are.
+    /// The positions of the hidden rows among some open rows, if there are any.
     pub fn hidden_in(&self, rows: &OpenRows) -> Option<&Positions> {
         let mask = self.table.masks()?.of_part(rows.commit, rows.number)?;
         Some(&mask.positions)
@@ -143,13 +143,13 @@ impl TableSnapshot {
         self.table.masks()?.of_item(&place.item)?.of_block(rank)
     }
 
-    /// Whether rows below an entry are hidden, which lies at this place; one without a place is above the items. Its summaries are
-    /// then those of more rows than are left.
+    /// Whether rows below an entry are hidden: then its summaries count more rows than are left. `place` is where the entry
+    /// lies, as an item or in one; `None` for an entry above the items.
     pub fn hides_below(&self, entry: &Entry, place: Option<&Place>) -> bool {
         { self.table.masks() }.is_some_and(|masks| masks.meet(entry, place))
     }
 
-    /// Whether the index can be read: not where commits of the log wait for a page of it that could not be read.
+    /// Fails while commits in the log wait for a page of the index that cannot be read.
     ///
     /// # Errors
     /// `Corruption`, or `Io` where the device does not return the page, with its place.
@@ -157,7 +157,7 @@ impl TableSnapshot {
         self.table.tree.check_settled()
     }
 
-    /// Whether this is the very same state of the table: callers cache what they derived from the definition.
+    /// Whether both have the same version of the definition of one table: callers cache what they derive from it.
     pub fn same_definition(&self, other: &Self) -> bool {
         self.id == other.id && self.definition_version == other.definition_version
     }

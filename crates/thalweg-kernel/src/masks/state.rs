@@ -98,7 +98,8 @@ impl TableMasks {
         items.map(|(name, list)| (name, &**list))
     }
 
-    /// Whether rows below an entry are hidden, which lies at this place; one without a place is above the items.
+    /// Whether rows below an entry are hidden. `place` is where the entry lies, as an item or in one; `None` for an
+    /// entry above the items.
     #[must_use]
     pub fn meet(&self, entry: &Entry, place: Option<&Place>) -> bool {
         let Some(place) = place else {
