@@ -1,14 +1,14 @@
-//! Names that are words of the parser: columns `index` in CREATE TABLE, as pandas names one, columns `interval`, and names that a
-//! query gives without AS.
+//! Names that the parser takes for keywords: columns `index` in CREATE TABLE, as pandas names one, columns `interval`,
+//! and aliases without AS.
 //!
-//! Invariant: `INTERVAL` in front of a text, a number or an expression with a unit after it is a length of time, as it is where a
-//! type stands; anywhere else it is a name.
+//! Invariant: `INTERVAL` before a string, a number or an expression with a unit begins an interval, and is a type where
+//! a type is expected; anywhere else it is a name.
 
 use crate::token_forms::{is_keyword, places_of_words};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Words that begin a clause in other databases, which the parser therefore takes for no name.
+/// Keywords that begin a clause in other databases; the parser therefore takes none of them for an alias.
 const CLAUSES_OF_OTHERS: [Keyword; 14] = [
     Keyword::CLUSTER,
     Keyword::CONNECT,
@@ -26,7 +26,7 @@ const CLAUSES_OF_OTHERS: [Keyword; 14] = [
     Keyword::VIEW,
 ];
 
-/// Words that may follow the name of a table or a result.
+/// Keywords that may follow the alias of a table or a column.
 const BEHIND_ALIASES: [Keyword; 24] = [
     Keyword::ANTI,
     Keyword::ASOF,
@@ -54,7 +54,7 @@ const BEHIND_ALIASES: [Keyword; 24] = [
     Keyword::WHERE,
 ];
 
-/// Units of lengths of time, without the `s` of several.
+/// Units of intervals, in the singular.
 const UNITS: [&str; 14] = [
     "microsecond",
     "millisecond",
@@ -72,12 +72,12 @@ const UNITS: [&str; 14] = [
     "millennium",
 ];
 
-/// Quotes such names, which keep their letters.
+/// Quotes such names, so that they stay as they are written.
 pub(crate) fn quoted(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     with_aliases(with_intervals(with_indexes(tokens)))
 }
 
-/// Words of clauses of other databases, where they are names of tables or results.
+/// Quotes keywords of other databases that are used as aliases or columns.
 fn with_aliases(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_such = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if CLAUSES_OF_OTHERS.contains(&word.keyword));
     if !tokens.iter().any(is_such) {
@@ -123,7 +123,7 @@ fn with_aliases(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Columns `interval` of a query.
+/// Quotes columns `interval` in queries.
 fn with_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_interval = |token: &TokenWithSpan| is_keyword(token, Keyword::INTERVAL);
     if !tokens.iter().any(is_interval) {
@@ -144,7 +144,7 @@ fn with_intervals(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Whether what stands in front of a word leaves it a column: no type, no name and no dot.
+/// Whether a word after this token can be a column: not after a type, a name or a dot.
 fn may_be_column(before: Option<&Token>) -> bool {
     match before {
         Some(Token::Word(word)) => {
@@ -155,7 +155,7 @@ fn may_be_column(before: Option<&Token>) -> bool {
     }
 }
 
-/// Whether tokens are what follows INTERVAL in a length of time.
+/// Whether these tokens continue an interval after INTERVAL.
 fn is_length<'a>(behind: &mut impl Iterator<Item = &'a Token>) -> bool {
     let mut next = behind.next();
     let is_signed = matches!(next, Some(Token::Plus | Token::Minus));
@@ -187,7 +187,7 @@ fn quote(token: &mut Token) {
     }
 }
 
-/// Columns `index` and `key` of CREATE TABLE: the parser takes them for indexes of MySQL.
+/// Quotes columns `index` and `key` in CREATE TABLE, which the parser would take for indexes as in MySQL.
 fn with_indexes(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut words = tokens.iter().filter_map(|token| match &token.token {
         Token::Word(word) => Some(word.keyword),

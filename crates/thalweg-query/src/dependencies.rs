@@ -1,10 +1,12 @@
 //! Functional dependencies: columns that are unique in their rows, and so determine the other columns.
 //!
-//! DataFusion concludes them from GROUP BY and DISTINCT, and hands them on too far: what was unique in one side of a join, or before
-//! `unnest`, counts as unique after it once the rows are grouped again, and a cast as the column that it casts, as both have one
-//! name. By them it drops keys of GROUP BY that nobody needs above, DISTINCT and joins, and adds keys that nobody asked for.
-//! Invariant: nothing is known to be unique when statements are planned, nor where something is dropped. No table has a key, so what
-//! is lost is a second DISTINCT or GROUP BY by the same columns that could have been left out.
+//! DataFusion derives them from GROUP BY and DISTINCT, and propagates them too far: what was unique in one side of a
+//! join, or before `unnest`, counts as unique after it once the rows are grouped again, and so does a cast of such a
+//! column, since both have one name. Because of them it drops keys of GROUP BY that are not used above, DISTINCT and
+//! joins, and adds keys that the statement does not have.
+//!
+//! Invariant: no column counts as unique when statements are planned, nor where something is dropped. Tables have no
+//! keys, so the only cost is a second DISTINCT or GROUP BY by the same columns that could have been left out.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, FunctionalDependencies, Result};
@@ -21,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Plans the queries in FROM and in WITH, for one statement at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Relations {
-    /// Whether the relation that comes next is one that DataFusion was just asked to plan.
+    /// Whether the next relation is one that DataFusion was just asked to plan.
     is_asked: AtomicBool,
 }
 
@@ -61,7 +63,7 @@ fn without_dependencies(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// The schema of a node that does not have that of its input.
+/// The schema of a node, if it is not that of its input.
 fn own_schema(node: &mut LogicalPlan) -> Option<&mut DFSchemaRef> {
     match node {
         LogicalPlan::Projection(it) => Some(&mut it.schema),
@@ -80,7 +82,7 @@ fn has_dependencies(schema: &DFSchemaRef) -> bool {
     !schema.functional_dependencies().is_empty()
 }
 
-/// The rule that enforces the invariant before something is dropped.
+/// The optimizer rule that removes all dependencies before they make another rule drop something.
 #[derive(Debug)]
 pub(crate) struct NothingUnique;
 
@@ -121,8 +123,8 @@ impl OptimizerRule for NothingUnique {
     }
 }
 
-/// DataFusion's rule that makes GROUP BY of DISTINCT, for rows of which nothing is known to be unique: the rule itself comes from the
-/// bottom up, and concludes new dependencies on its way.
+/// The rule of DataFusion that turns DISTINCT into GROUP BY, without dependencies: applied by itself, bottom up, it
+/// would derive new ones on its way.
 #[derive(Debug, Default)]
 pub(crate) struct GroupDistinct(ReplaceDistinctWithAggregate);
 

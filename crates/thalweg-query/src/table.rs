@@ -1,8 +1,8 @@
 //! A stored table as DataFusion sees it.
 //!
-//! Invariants: it knows the definition and no rows: plans made with it can be kept and run again on any snapshot with
-//! the same definition; the rows come from the snapshot of the session that plans the operators. Conditions on time
-//! are exact, those on other columns only prune blocks.
+//! Invariants: a stored table has the definition and no rows: plans with it can be kept and run again on any snapshot
+//! with the same definition; the rows come from the snapshot of the session that plans the operators. Conditions on
+//! time are exact, those on other columns only prune blocks.
 
 use crate::error::to_datafusion;
 use crate::pushdown::columns::{column_ranges, holds_for_none, may_prune};
@@ -102,10 +102,11 @@ impl StoredTable {
                     column_ranges(filter, schema, &mut request.ranges);
                 }
                 None => match filter {
-                    // Of a condition of time too: a parameter may be NULL, and a later pass of the optimizer makes constants.
+                    // Also if it is a condition on time: a parameter may be NULL, and a later pass of the optimizer
+                    // makes constants.
                     _ if holds_for_none(filter) => is_empty = true,
                     Expr::Literal(..) => {}
-                    // Or of one that only shows which blocks are left out, and is looked at again above the scan.
+                    // Conditions on other columns only prune blocks, and are evaluated again above the scan.
                     _ if self
                         .time()
                         .is_none_or(|time| !is_of_column(filter, time.name)) => {}
@@ -139,7 +140,7 @@ pub(crate) struct StatementTables {
 }
 
 impl StatementTables {
-    /// Those of the session that DataFusion hands to tables.
+    /// The tables of the session that DataFusion passes to a provider.
     pub(crate) fn of(session: &dyn Session) -> Result<&Self> {
         match session.as_any().downcast_ref() {
             Some(tables) => Ok(tables),
@@ -155,7 +156,7 @@ impl StatementTables {
     }
 }
 
-/// Whether a condition is one of this column alone.
+/// Whether a condition refers to this column and no other.
 fn is_of_column(condition: &Expr, name: &str) -> bool {
     let columns = condition.column_refs();
     columns.iter().all(|column| column.name == name)

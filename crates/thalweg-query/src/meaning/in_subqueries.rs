@@ -1,11 +1,12 @@
 //! `x IN (SELECT ...)` with NULL, and IN and EXISTS outside of WHERE.
 //!
-//! DataFusion knows NULL in the list of a NOT IN only where that is a condition of its own in WHERE, does not depend on the
-//! rows outside, and `x` is no constant; elsewhere it takes what is not known for false, and `NOT` makes true of it. And it
-//! takes neither IN nor EXISTS out of SELECT. Invariants: an IN is true where the list has the value, else null where the list
-//! has a null, or has rows while `x` is null, else false; a list that does not depend on the rows outside is never gone
-//! through for each of them. An IN that depends on them is
-//! left as it is outside of WHERE, where it is an error.
+//! DataFusion gets NULL in the list of a NOT IN right only if the NOT IN is a condition of its own in WHERE, its
+//! subquery is not correlated, and `x` is no constant; elsewhere it takes unknown for false, and `NOT` makes true of
+//! it. It does not plan IN and EXISTS in SELECT either.
+//!
+//! Invariants: IN is true if the list has the value, else null if the list has a null, or has rows while `x` is null,
+//! else false. The list of a subquery that is not correlated is never read once for each outer row. A correlated IN
+//! outside of WHERE is left as it is, and is an error there.
 
 use super::float_keys::computes;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -20,12 +21,12 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
-/// How much is known of `x IN list`, the most of all rows counts; no rows are no list.
+/// How much a row of the list tells of `x IN list`: the largest of all rows decides, and no rows mean false.
 const IS_OTHER: i64 = 1;
 const MAY_BE: i64 = 2;
 const IS_IN: i64 = 3;
 
-/// `plan` with such conditions in a form whose answer is right.
+/// Rewrites such conditions in `plan` so that their values are right.
 pub(super) fn three_valued(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !has_subqueries(&plan)? {
         return Ok(Transformed::no(plan));
@@ -59,7 +60,7 @@ fn in_filter(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Filter(filter)))
 }
 
-/// NOT IN as a condition of its own: rows for which it is null are left out like those for which it is false.
+/// NOT IN as a condition of its own: a row for which it is null is left out, as if it were false.
 fn not_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     let list = List::new(list, schema)?;
     if list.depends {
@@ -76,12 +77,12 @@ fn not_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     if list.is_constant {
         return list.value(&mut Marks::None);
     }
-    // DataFusion's own join for this.
+    // DataFusion has a join for this, which is right.
     Ok(list.unchanged())
 }
 
-/// IN where what is null may as well be false. A list of computed floats that depends on the rows outside is looked through for an equal
-/// one: DataFusion would compare their bits, of which NaN has several.
+/// IN in a place where null may count as false. The list of a correlated subquery is compared by `=` if it has computed
+/// floats: the join of DataFusion would compare bits, and NaN has several bit patterns.
 fn is_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     let list = List::new(list, schema)?;
     if !list.depends || !list.computes_floats() {
@@ -91,7 +92,7 @@ fn is_in(list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     list.exists(is_in, false)
 }
 
-/// A condition with others around it. Below AND and OR alone, what is null may as well be false.
+/// A condition inside of others. If these are AND and OR alone, null may count as false.
 fn nested(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -106,7 +107,7 @@ fn nested(condition: Expr, schema: &DFSchema) -> Result<Expr> {
             let done = other.transform_down(|expr| match expr {
                 Expr::InSubquery(list) => {
                     let value = List::new(list, schema)?.value(&mut Marks::None)?;
-                    // What it is made of has such conditions that are meant as they are.
+                    // The new expression has such conditions itself, which must stay.
                     Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
                 }
                 expr => Ok(Transformed::no(expr)),
@@ -116,7 +117,7 @@ fn nested(condition: Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// Rewrites conditions in SELECT and in aggregates: lists are joined below.
+/// Rewrites conditions in SELECT and in aggregates: each list becomes a join below the node.
 fn outside_of_filters(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else {
         return Ok(Transformed::no(plan));
@@ -147,11 +148,11 @@ fn outside_of_filters(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .map(Transformed::yes)
 }
 
-/// Where it is found out whether a list has a value.
+/// How it is determined whether a list has a value.
 enum Marks {
     /// By IN itself.
     None,
-    /// By a join below the node, which has a column for each list; how many there are.
+    /// By a join below the node, which has a column for each list; with the number of lists so far.
     Below(LogicalPlan, usize),
 }
 
@@ -162,7 +163,7 @@ fn has_rows(exists: Exists) -> Result<Expr> {
         spans,
     } = exists.subquery;
     let plan = LogicalPlanBuilder::from(subquery);
-    // A limit would keep a query from becoming a join with the rows that it depends on.
+    // With a LIMIT, a correlated subquery could not be planned as a join.
     let plan = match outer_ref_columns.is_empty() {
         true => plan.limit(0, Some(1))?,
         false => plan,
@@ -192,7 +193,7 @@ struct List<'a> {
     negated: bool,
     schema: &'a DFSchema,
     may_be_null: bool,
-    /// Whether the list depends on the rows outside.
+    /// Whether the subquery is correlated.
     depends: bool,
     /// Whether `x` is the same for all rows.
     is_constant: bool,
@@ -231,7 +232,7 @@ impl<'a> List<'a> {
         Ok(Expr::Column(Column::from((qualifier, field.as_ref()))))
     }
 
-    /// `x` as the list sees it.
+    /// `x` as an outer reference, for use inside the subquery.
     fn outer(&self) -> Result<Expr> {
         let x = self.x.clone().transform_up(|expr| match expr {
             Expr::Column(column) => {
@@ -243,12 +244,12 @@ impl<'a> List<'a> {
         Ok(x.data)
     }
 
-    /// Whether a value of the list may be `x` or not, in the list.
+    /// The condition, inside the subquery, that it is unknown whether a value of the list equals `x`.
     fn is_unknown(&self) -> Result<Expr> {
         Ok(self.values()?.is_null().or(self.outer()?.is_null()))
     }
 
-    /// Whether the list has values of that kind.
+    /// Whether the list has values for which `kind` holds.
     fn exists(&self, kind: Expr, negated: bool) -> Result<Expr> {
         let mut outer_ref_columns = self.subquery.outer_ref_columns.clone();
         self.outer()?.apply(|expr| {
@@ -266,7 +267,7 @@ impl<'a> List<'a> {
         Ok(Expr::Exists(Exists::new(subquery, negated)))
     }
 
-    /// The most that is known of the values of the list, by one aggregate over it.
+    /// The largest value of `known` over the list, by one aggregate.
     fn most(&self, known: Expr) -> Result<Expr> {
         let plan = LogicalPlanBuilder::from(Arc::clone(&self.subquery.subquery));
         let most = plan.aggregate(Vec::<Expr>::new(), vec![max(known)])?;
@@ -298,7 +299,7 @@ impl<'a> List<'a> {
         Ok(if self.negated { not(is_in) } else { is_in })
     }
 
-    /// Whether the list has the value; false as well where that is not known.
+    /// Whether the list has the value; false also if that is unknown.
     fn found(&self, marks: &mut Marks) -> Result<Expr> {
         let Marks::Below(plan, number) = marks else {
             let x = Box::new(self.x.clone());
@@ -321,7 +322,7 @@ impl<'a> List<'a> {
         Ok(Expr::Column(Column::new(Some(alias), "mark")))
     }
 
-    /// Whether the list has a value that may be `x`.
+    /// Whether null keeps it unknown if the list has the value: of a value of the list, or of `x` if there are any.
     fn may_be(&self) -> Result<Expr> {
         if self.depends {
             return self.exists(self.is_unknown()?, false);

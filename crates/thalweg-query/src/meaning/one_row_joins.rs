@@ -1,7 +1,7 @@
-//! A table beside a query of one row, `FROM t, (SELECT avg(v) AS a FROM t)`.
+//! Cross joins of a table and a query of one row, `FROM t, (SELECT avg(v) AS a FROM t)`.
 //!
-//! Invariant: the one row is on the left, which DataFusion keeps while it reads the right; the other way round it keeps the table, and
-//! hands on a batch for each of its rows.
+//! Invariant: the query of one row is on the left, the side that DataFusion keeps in memory. The other way round it
+//! would keep the whole table, and produce a batch for each of its rows.
 
 use super::empty_subqueries::has_one_row;
 use datafusion::common::tree_node::Transformed;
@@ -9,7 +9,7 @@ use datafusion::common::{JoinType, Result};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use std::sync::Arc;
 
-/// The join of every row with every other, if it is one, with the one row on the left.
+/// Puts the side with one row on the left, if the plan is a cross join with such a side on the right only.
 pub(super) fn one_row_first(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let Join {
         left,
