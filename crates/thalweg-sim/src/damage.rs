@@ -1,4 +1,4 @@
-//! Databases whose files were changed without their knowledge.
+//! Databases whose files were changed by somebody else.
 //!
 //! Invariants: a damaged database gives an error that names a file, or the rows it always gave; never other rows, never a
 //! panic. Damage that no checksum can show, because every file is a true older one of the same moment, is named by a test.
@@ -36,7 +36,7 @@ pub struct DamageReport {
     pub errors: u64,
     /// Errors that name another file of the database.
     pub errors_elsewhere: u64,
-    /// The rows that there always were.
+    /// Databases that gave all their rows.
     pub unaffected: u64,
     /// Everything else.
     pub violations: Vec<Violation>,
@@ -234,7 +234,7 @@ pub fn cut_everywhere(specimen: &Specimen, path: &Path) -> DamageReport {
     report
 }
 
-/// Puts a block in the place of another one, and the other way round, as far as both are long.
+/// Swaps each two blocks, up to the length of the shorter one.
 pub fn swap_blocks(specimen: &Specimen) -> DamageReport {
     let mut report = DamageReport::default();
     for (index, a) in specimen.blocks.iter().enumerate() {
@@ -314,8 +314,8 @@ pub fn older_copies(specimen: &Specimen) -> Vec<Rollback> {
     ends
 }
 
-/// Two databases that were one until some time, and then went on apart, neither closed: the files of one with single
-/// files of the other among them. Whatever opens must be rows that the first one had.
+/// Two databases that were one up to some time and then went on apart, neither closed: single segments of one replaced
+/// by those of the other. What opens must show the rows of the first one.
 pub fn files_of_a_twin() -> DamageReport {
     let shape = Shape::new(4096, 16);
     let sim = SimEnv::new(12);
@@ -351,8 +351,8 @@ pub fn files_of_a_twin() -> DamageReport {
     report
 }
 
-/// A database that was not closed, whose log is damaged: every byte of its segments, of `one_in` one. After a power cut
-/// that took `live` too, only the last commit can pass for a torn one.
+/// A database that was not closed, whose log is damaged: one bit in every `one_in`-th byte of its segments. After a
+/// power cut that took `live` too, only the last commit can pass for a torn one.
 pub fn damage_of_a_crashed_database(one_in: usize) -> DamageReport {
     let shape = Shape::new(8192, 16);
     let sim = SimEnv::new(13);
@@ -405,7 +405,7 @@ pub fn one_slot_of_the_root_lost() -> DamageReport {
     db.create("t");
     db.append("t", 0..10, Disk);
     db.reopen();
-    // In use, so that no garbage is collected: the checkpoints of that would write both slots again.
+    // A snapshot keeps files from being removed: the checkpoints of that would write both slots again.
     let in_use = db.toy().map(|toy| toy.kernel.snapshot());
     db.append("t", 10..20, Disk);
     let want = db.visible().expect("open").expect("whole").1;
@@ -447,14 +447,14 @@ pub struct HostileReport {
     pub mutants: u64,
     /// Of them, those that gave an error.
     pub errors: u64,
-    /// Those that gave rows, whichever.
+    /// Those that gave rows, right or wrong.
     pub rows: u64,
     /// Panics.
     pub violations: Vec<Violation>,
 }
 
-/// Changes bytes of a file under a thread that takes every checksum for right: one in `one_in`, alone or with others near it.
-/// Opening, reading, verifying, writing and repairing give errors or rows, whichever, and never a panic.
+/// Changes bytes of a file, one in `one_in`, alone or with others near it, while every checksum counts as right.
+/// Opening, reading, verifying, writing and repairing must give errors or any rows, and never panic.
 pub fn lie(
     sim: &SimEnv,
     shape: &Shape,
@@ -490,7 +490,8 @@ pub fn lie(
     report
 }
 
-/// Changes one to three bytes of a file, whose bytes these are, at a place or close after it; returns which.
+/// Changes one to three bytes of a file, at an offset or shortly after it; returns a description. `bytes`: its
+/// contents.
 pub fn change_near(
     image: &SimEnv,
     path: &Path,
@@ -517,7 +518,7 @@ pub fn change_near(
     what
 }
 
-/// Uses a database in one of some ways, whatever it returns.
+/// Uses a database in one of four ways, whatever it returns.
 fn use_any(shape: &Shape, image: &SimEnv, way: u64) -> thalweg_kernel::Result<()> {
     let env = image.env();
     let toy = match way {

@@ -347,7 +347,7 @@ impl RepairStage {
 
 const MOST_VIOLATIONS: usize = 5;
 
-/// Everything but what every opening may touch.
+/// All files but those that any opening may write.
 fn data_of(image: &SimEnv) -> Files {
     let mut files = files_of(image);
     files.retain(|path, _| {
@@ -422,7 +422,7 @@ fn check_goes_on(toy: &crate::toy::Toy) -> Result<(), Violation> {
     }
 }
 
-/// Flips a bit of one byte of `one_in`, of every file; of the zeros at its end one of twenty times as many.
+/// Flips a bit in one of `one_in` bytes of every file; in the zeros at its end, in one of 20 times as many.
 pub fn flip_bytes(patient: &Patient, one_in: u64, dice: &mut Dice) -> RepairStage {
     let mut stage = RepairStage::default();
     for (path, bytes) in files_of(&patient.sim) {
@@ -479,7 +479,8 @@ fn check_confined(
     if let Some(all) = want.get_mut(table) {
         all.retain(|row| !rows.contains(row));
     }
-    // Of a frame that nothing proves a torn block is a torn end; and no byte is read twice of one that is moved.
+    // Two cases are fine as well: a block torn in a frame that nothing proves is a torn end, and a repair that moves a
+    // block does not see damage that comes after its read.
     if *contents == want || *contents == patient.contents && report.is_clean() {
         return Ok(());
     }

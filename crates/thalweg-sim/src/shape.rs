@@ -1,6 +1,6 @@
 //! The shape of a test database: where it lies and how it is opened.
 //!
-//! Invariant: databases of one shape are opened alike, by whichever process.
+//! Invariant: every process opens databases of one shape in the same way.
 
 use crate::hooks;
 use crate::toy::Toy;
@@ -14,7 +14,7 @@ pub const DIR: &str = "/db";
 /// The shape of a test database.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Open rows that make a block.
+    /// Number of open rows that become a block.
     pub block_rows: u32,
     /// Most entries of an index page, where the test binary can choose it.
     pub page_entries: usize,
@@ -23,7 +23,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Everything in the calling thread, small segments.
+    /// A shape for which all work is done in the calling thread, with segments of this size.
     pub fn new(segment_bytes: u64, block_rows: u32) -> Self {
         let options = Options {
             segment_bytes,
@@ -44,7 +44,7 @@ impl Shape {
         Toy::open(env, DIR, &self.options, self.block_rows)
     }
 
-    /// Opens it for reading.
+    /// Opens the database for reading.
     pub fn open_read_only(&self, env: &Env) -> Result<Toy> {
         hooks::limit_page_entries(self.page_entries);
         let options = Options {
