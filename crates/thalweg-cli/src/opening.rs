@@ -1,6 +1,6 @@
 //! Opens databases, with messages about what to do on the command line.
 //!
-//! Invariant: a word that may be a mistyped command makes no database.
+//! Invariant: a word that may be a mistyped command creates no database.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -11,18 +11,18 @@ use thalweg::{Database, DatabaseBuilder, Error, ErrorKind, nearest_name};
 
 const IN_MEMORY: &str = ":memory:";
 
-/// Opens a database for writing, and makes it if it is missing.
+/// Opens a database for writing; creates it if it does not exist.
 pub(crate) fn for_writing(path: &Path) -> Result<Database, Failure> {
     let opened = Database::builder().open(path);
     opened.map_err(|error| explain_lock(error, path))
 }
 
-/// Opens a database that must be there for writing.
+/// Opens an existing database for writing.
 pub(crate) fn there_for_writing(path: &Path) -> Result<Database, Failure> {
     open(Database::builder().must_exist(true), path)
 }
 
-/// Opens a database that must be there; another process may be writing.
+/// Opens an existing database for reading; another process may be writing.
 pub(crate) fn for_reading(path: &Path) -> Result<Database, Failure> {
     open(Database::builder().read_only(true), path)
 }
@@ -31,7 +31,7 @@ fn open(builder: DatabaseBuilder, path: &Path) -> Result<Database, Failure> {
     builder.open(path).map_err(|error| explain(error, path))
 }
 
-/// The error of a database that must be there, in words of the command line.
+/// The message of the command line for the error of an opening.
 pub(crate) fn explain(error: Error, path: &Path) -> Failure {
     if error.kind() == ErrorKind::Invalid && is_foreign_folder(path) {
         let message = format!(
@@ -86,8 +86,8 @@ pub(crate) fn check_not_a_command(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Returns the failure of a call whose first word is no command but is followed by others. Ends the program where clap prints
-/// help, or the mistake in the arguments of a command.
+/// Returns the failure if the first of several words is no command. Otherwise ends the program as clap does: with help,
+/// or with the mistake in the arguments of a command.
 pub(crate) fn explain_arguments(error: &clap::Error) -> Failure {
     let mut words = std::env::args().skip(1);
     let (first, second) = (words.next(), words.next());
@@ -113,7 +113,7 @@ pub(crate) fn explain_arguments(error: &clap::Error) -> Failure {
     }
 }
 
-/// The command that a word is a mistyped form of.
+/// The command that a mistyped word probably means.
 fn nearest_command(word: &str) -> Option<String> {
     let commands = Arguments::command();
     let names = commands

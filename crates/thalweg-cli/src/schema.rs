@@ -1,4 +1,4 @@
-//! The statement that makes a table like one that is there.
+//! The statement that creates a table like an existing one.
 
 use std::fmt::Write;
 use thalweg::{TableDefinition, TableView, sql_type_name};
@@ -35,7 +35,7 @@ fn options(definition: &TableDefinition) -> Vec<(&'static str, String)> {
     options
 }
 
-/// A name as SQL reads it back: quoted where it would not be otherwise.
+/// A name in the spelling that SQL reads back: quoted if it has to be.
 pub(crate) fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name

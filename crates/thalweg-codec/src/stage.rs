@@ -37,9 +37,9 @@ const LARGE_LZ4_BYTES: usize = u16::MAX as usize;
 /// Zstandard's level: the highest whose speed stays near that of the lowest.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Whether `input_bytes` may stand for `output_bytes`. Encoders keep to it, so that decoders can
-/// refuse bytes that would fill the memory. Reading a page may expand twice, in the last stage and
-/// from a dictionary: together that stays within eight times the input and 16 MiB.
+/// Whether so many input bytes may decompress to so many output bytes. Encoders keep to this limit, so that decoders
+/// can refuse bytes that would fill the memory. Reading a page may expand twice, in the last stage and from a
+/// dictionary: together that stays within eight times the input and 16 MiB.
 pub(crate) fn expands_to(input_bytes: usize, output_bytes: u64) -> bool {
     output_bytes <= 4 * input_bytes as u64 + (8 << 20)
 }
@@ -77,7 +77,7 @@ impl Compressor {
             LastStage::None => None,
             LastStage::Lz4 => {
                 self.reserve(lz4_flex::block::get_maximum_output_size(bytes.len()));
-                // A table of short pages becomes one of long pages when it meets one, and stays so:
+                // The hash table for short pages would turn into one for long pages at the first of these, and stay so:
                 // it would find other matches in the short pages after it.
                 let table = if bytes.len() < LARGE_LZ4_BYTES {
                     &mut self.lz4_table
@@ -98,7 +98,7 @@ impl Compressor {
         }
     }
 
-    /// The compressed form of `page`, where it pays.
+    /// Returns the compressed form of `page`, if it pays.
     fn compress(&mut self, stage: LastStage, page: &[u8]) -> Option<&[u8]> {
         let written = self.run(stage, page)?;
         let saving_part = if stage == LastStage::Lz4 { 8 } else { 16 };
@@ -113,23 +113,23 @@ impl Compressor {
         }
     }
 
-    /// The bytes of the compressed form of some bytes, whether or not it pays.
+    /// Returns the size of some bytes when compressed, whether or not it pays.
     pub(crate) fn compressed_bytes(&mut self, stage: LastStage, bytes: &[u8]) -> Option<usize> {
         self.run(stage, bytes)
     }
 
-    /// The memory of the buffer.
+    /// Bytes that the buffer holds in memory.
     pub(crate) fn buffer_bytes(&self) -> usize {
         crate::memory::capacity_bytes(&self.buffer)
     }
 
-    /// Gives a buffer of more than `limit_bytes` back.
+    /// Frees the buffer if it has more than `limit_bytes`.
     pub(crate) fn trim(&mut self, limit_bytes: usize) {
         crate::memory::trim(&mut self.buffer, limit_bytes);
     }
 
-    /// Appends the smallest staged form of pages that mean the same, of those that may stand for
-    /// `raw_bytes`. Returns whether it is compressed.
+    /// Appends the smallest staged form of two equivalent pages, without those that may not decompress to `raw_bytes`.
+    /// Returns whether it is compressed.
     fn append(
         &mut self,
         stage: LastStage,
@@ -175,7 +175,7 @@ pub(crate) struct PageWriter {
 /// How a chunk decides on its last stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StageRule {
-    /// This one, whatever it saves.
+    /// Always this stage, whatever it saves.
     Always(LastStage),
     /// LZ4, when the first page shrinks; only tried on pages larger than this part (in percent) of
     /// their values, since packing leaves nothing to find.
@@ -185,7 +185,7 @@ pub(crate) enum StageRule {
 }
 
 impl PageWriter {
-    /// Will write pages after the prelude of `out`.
+    /// A writer of pages after the prelude of `out`.
     pub(crate) fn new(out: &EncodedChunk) -> Self {
         assert!(
             out.page_ends.is_empty() && out.prelude_bytes as usize == out.bytes.len(),
@@ -210,7 +210,7 @@ impl PageWriter {
             StageRule::ZstdWherePaying => LastStage::Zstd,
             StageRule::Lz4Above(percent) => {
                 let is_worth_a_try = page.len() * 100 > raw_bytes * percent;
-                // Its beginning shows it, at a fraction of the cost.
+                // The beginning of the page decides, at a fraction of the cost.
                 let start = &page[..page.len().min(TRIED_BYTES)];
                 let pays = is_worth_a_try && compressor.compress(LastStage::Lz4, start).is_some();
                 if pays {
@@ -238,7 +238,7 @@ impl PageWriter {
         }
     }
 
-    /// Appends a page in two parts; the second one is put after the first where both are needed together.
+    /// Appends a page in two parts; joins them in `page` first only if it may have to be compressed.
     pub(crate) fn push_parts(
         &mut self,
         page: &mut Vec<u8>,
@@ -247,7 +247,7 @@ impl PageWriter {
         out: &mut EncodedChunk,
     ) -> Result<(), EncodeError> {
         if matches!(self.stage, None | Some(LastStage::None)) {
-            // Without a copy in between.
+            // Avoids a copy.
             out.bytes.extend_from_slice(page);
             out.bytes.extend_from_slice(data);
             return out.end_page();
@@ -267,8 +267,8 @@ impl PageWriter {
         self.push_packed([page, plain], 0, compressor, out)
     }
 
-    /// Appends a page whose forms were packed already, and stand for `raw_bytes`: compressed as well,
-    /// they must not expand too far in both steps together.
+    /// Appends a page whose forms were packed already from `raw_bytes` bytes: if it is compressed as well, both steps
+    /// together must not expand it too far when it is read.
     pub(crate) fn push_packed(
         &mut self,
         pages: [&[u8]; 2],
@@ -312,7 +312,7 @@ impl PageWriter {
         Ok(true)
     }
 
-    /// Completes the chunk; takes the stage away where no page used it.
+    /// Completes the chunk; removes the stage from it if it has paid for no page.
     pub(crate) fn finish(self, out: &mut EncodedChunk) {
         out.codec.last_stage = self.stage.unwrap_or(LastStage::None);
         if out.codec.last_stage == LastStage::None || self.compressed_pages > 0 {
@@ -327,7 +327,7 @@ impl PageWriter {
             let page_bytes = page.len();
             out.bytes.copy_within(page, target);
             target += page_bytes;
-            // It was no smaller before the tags went.
+            // It fits: the chunk was longer before the tags were removed.
             *end = crate::integers::small(target);
         }
         out.bytes.truncate(target);

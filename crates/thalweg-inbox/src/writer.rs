@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - A state of the log holds exactly the commits of cells up to its highest sequence, held groups among them.
-//! - Whoever commits cells after a drop, a definition or a floor knows of it.
+//! - A process that commits cells after a drop, a definition or a floor has seen it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -160,7 +160,7 @@ impl<D: Log> Inbox<D> {
             .commit(&mut |_, _| Ok(vec![Change::Other(merged.clone())]))
     }
 
-    /// Settles once, if nobody has the lock: at opening, and once a second.
+    /// Settles what a killed process has left, if nobody has the lock: called at opening, and once a second.
     ///
     /// # Errors
     /// Those of the commit lock, and damage.

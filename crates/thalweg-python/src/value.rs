@@ -1,7 +1,7 @@
 //! Python values on their way in: values of rows, bounds of ranges, parameters of statements.
 //!
-//! Invariants: nothing is rounded here: what Python holds is what the engine judges; strings and bytes are borrowed; the
-//! built-in types are told apart by one pointer comparison each, everything else takes the slow way.
+//! Invariants: values are not rounded here: the engine gets what Python holds and decides; strings and bytes are
+//! borrowed; each built-in type is recognised by one pointer comparison, all other types take the slow path.
 
 use crate::error::raise;
 use crate::finalize::{Callback, Ending, import};
@@ -21,11 +21,11 @@ use thalweg::{ErrorKind, Params, ScalarValue, TimeBound, Value, shown_type};
 const EPOCH_ORDINAL: i32 = 719_163;
 const DAY_US: i64 = 86_400_000_000;
 
-/// Why a Python object is no value.
+/// Why a Python object cannot be a value.
 pub(crate) enum Unfit {
     /// A description of what is wrong with it.
     Because(String),
-    /// Python raised this.
+    /// The exception that Python raised.
     Raised(PyErr),
 }
 
@@ -42,7 +42,7 @@ impl From<Ending> for Unfit {
 }
 
 impl Unfit {
-    /// The exception; `place` names the place of the value.
+    /// Turns it into a Python exception; `place` is the place of the value in its message.
     pub(crate) fn into_exception(self, kind: ErrorKind, place: &str) -> PyErr {
         match self {
             Self::Because(reason) => raise(kind, format!("{place}: {reason}")),
@@ -51,7 +51,7 @@ impl Unfit {
     }
 }
 
-/// A Python object as a value of a row.
+/// Converts a Python object to a value of a row.
 #[inline]
 pub(crate) fn value<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     if let Ok(float) = object.cast_exact::<PyFloat>() {
@@ -96,7 +96,7 @@ fn text<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     }
 }
 
-/// Subclasses of the built-in types, times, decimals, numpy and pandas.
+/// Converts all other objects: of subclasses of built-in types, times, decimals, and those of numpy and pandas.
 #[cold]
 fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     if object.is_instance_of::<PyString>() {
@@ -111,7 +111,8 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
     if object.is_instance_of::<PyBytes>() {
         return Ok(Value::Bytes(object.extract().map_err(PyErr::from)?));
     }
-    // Other classes may run Python code. Those of `datetime` do not, and a thread may put them until the very end.
+    // Other classes may run Python code, which must be refused while the interpreter ends. The classes of `datetime`
+    // run none, and a thread may append such values until the very end.
     let is_builtin = object.is_exact_instance_of::<PyDateTime>()
         || object.is_exact_instance_of::<PyDate>()
         || object.is_exact_instance_of::<PyDelta>();
@@ -120,7 +121,7 @@ fn unusual<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Value<'a>, Unfit> {
         false => Some(Callback::begin()?),
     };
     let kind = object.get_type().name()?.to_string();
-    // What pandas writes for a missing value; NaT calls itself a datetime.
+    // pandas has these for a missing value; NaT is an instance of datetime as well.
     if kind == "NaTType" || kind == "NAType" {
         return Ok(Value::Null);
     }
@@ -162,7 +163,7 @@ pub(crate) fn decimal_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(once(&DECIMAL, find)?.bind(py))
 }
 
-/// The instants from which Python's times are counted: naive, and aware.
+/// The beginning of 1970 as datetimes: naive, and aware.
 fn epochs(py: Python<'_>) -> PyResult<&(Py<PyAny>, Py<PyAny>)> {
     static EPOCHS: OnceLock<(Py<PyAny>, Py<PyAny>)> = OnceLock::new();
     once(&EPOCHS, || {
@@ -176,7 +177,7 @@ fn epochs(py: Python<'_>) -> PyResult<&(Py<PyAny>, Py<PyAny>)> {
     })
 }
 
-/// The aware start of 1970.
+/// The beginning of 1970 as a datetime, aware or naive.
 pub(crate) fn epoch(py: Python<'_>, aware: bool) -> PyResult<&Bound<'_, PyAny>> {
     let (naive_epoch, aware_epoch) = epochs(py)?;
     Ok(if aware { aware_epoch } else { naive_epoch }.bind(py))
@@ -186,7 +187,7 @@ fn is_aware(datetime: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!datetime.getattr(name!(datetime.py(), "tzinfo"))?.is_none())
 }
 
-/// A datetime as time since 1970 in UTC, a naive one taken as UTC.
+/// Converts a datetime to time since 1970 in UTC; a naive one is taken as UTC.
 fn instant(datetime: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
     let py = datetime.py();
     // pandas counts nanoseconds.
@@ -207,7 +208,7 @@ fn instant(datetime: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
     })
 }
 
-/// All of a timedelta but pandas' nanoseconds. Python's own limits keep it within 64 bits.
+/// The microseconds of a timedelta, without the nanoseconds of pandas. Python's own limits keep it within 64 bits.
 fn microseconds(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
     let py = delta.py();
     let days: i64 = delta.getattr(name!(py, "days"))?.extract()?;
@@ -254,7 +255,7 @@ fn decimal(decimal: &Bound<'_, PyAny>) -> Result<Value<'static>, Unfit> {
         .into_iter()
         .try_fold(0_i128, add)
         .ok_or_else(too_large)?;
-    // Zeros that are written as an exponent are digits here.
+    // A positive exponent stands for zeros at the end, which are digits here.
     let zeros = u32::try_from(exponent).unwrap_or(0);
     let magnitude = match magnitude {
         0 => 0,
@@ -338,7 +339,7 @@ fn numpy_time(
         return Ok(Some((value, unit)));
     }
     let converted = object.call_method1("astype", (format!("{kind}[{name}]"),))?;
-    // numpy lets what is out of range wrap round.
+    // numpy wraps around what is out of range.
     if number(&converted.call_method1("astype", (dtype,))?)? != value {
         return Err(Unfit::Because(format!(
             "a time of type {dtype} is beyond 64 bits of {name}"
@@ -431,7 +432,7 @@ fn items<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
     if is_list {
         return Ok(Some(object.clone()));
     }
-    // Arrays and columns of frames. Texts of numpy have a type and a length as well.
+    // Arrays of numpy and columns of data frames. Strings of numpy have a dtype and a length as well.
     let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
     if is_text || !object.hasattr("dtype")? || object.len().is_err() {
         return Ok(None);
@@ -439,7 +440,7 @@ fn items<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
     Ok(Some(object.clone()))
 }
 
-/// A list of values of one type: where there are floats all numbers become floats, null has any type.
+/// A list of values of one type: if any is a float all numbers become floats; null fits every type.
 fn list(values: Vec<ScalarValue>) -> Result<ScalarValue, String> {
     let mut common = DataType::Null;
     for value in &values {

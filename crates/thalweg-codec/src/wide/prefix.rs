@@ -3,9 +3,9 @@
 //! Invariants: unsafe code reads and writes one array of 64 bytes through a reference to it. Sums wrap, as those of one
 //! value after the other do.
 //!
-//! One value after the other takes a cycle each, whatever else the processor could do: it was a fifth of decoding a
-//! table of measurements. Here the sums inside a register come by shifting and adding, three times for eight values, and
-//! from one register to the next only one addition has to wait.
+//! One value after the other takes a cycle each, because each addition waits for the one before: it was a fifth of
+//! decoding a table of measurements. Here the sums inside a register are made by shifting and adding, three times for
+//! eight values, and only one addition waits for the register before.
 
 use std::arch::x86_64::{
     __m512i, _mm_cvtsi128_si32, _mm_cvtsi128_si64, _mm512_add_epi32, _mm512_add_epi64,
@@ -55,7 +55,7 @@ prefix_sum! {
     first of all: _mm512_set1_epi32, last of all: last_of_16, first: _mm_cvtsi128_si32
 }
 
-/// The last of eight lanes in all of them.
+/// Copies the last of eight lanes to all of them.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn last_of_8(lanes: __m512i) -> __m512i {
@@ -63,7 +63,7 @@ fn last_of_8(lanes: __m512i) -> __m512i {
     _mm512_unpackhi_epi64(last_pair, last_pair)
 }
 
-/// The last of sixteen lanes in all of them.
+/// Copies the last of sixteen lanes to all of them.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn last_of_16(lanes: __m512i) -> __m512i {

@@ -60,7 +60,7 @@ impl Steps {
     }
 }
 
-/// Bytes of so many indices.
+/// Number of bytes of so many packed indices.
 pub(crate) fn packed_bytes(indices: usize, width_bits: u32) -> usize {
     (indices * width_bits as usize).div_ceil(8)
 }
@@ -91,7 +91,7 @@ pub(crate) fn pack_symbols(
     is_whole
 }
 
-/// Eight bytes of `out` after the last index are overwritten.
+/// Packs the indices; overwrites up to eight bytes of `out` after them. Returns whether each byte has an index.
 fn pack_body(bytes: &[u8], indices: &Indices, width_bits: u32, out: &mut [u8]) -> bool {
     let steps = Steps::new(width_bits);
     let width = width_bits as usize;
@@ -149,10 +149,10 @@ fn unpack_body(packed: &[u8], symbols: &Symbols, width_bits: u32, out: &mut [u8]
     highest
 }
 
-/// Bytes that are worth a table of pairs.
+/// From this many bytes on, a table of pairs pays.
 const MANY_BYTES: usize = 2_048;
 
-/// Indices of four bits, two at a time.
+/// Unpacks indices of four bits, two at a time.
 fn unpack_nibbles(packed: &[u8], symbols: &Symbols, out: &mut [u8]) -> u8 {
     let mut pairs = [[0; 2]; 256];
     for (index, pair) in pairs.iter_mut().enumerate() {

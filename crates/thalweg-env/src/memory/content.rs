@@ -1,4 +1,4 @@
-//! The bytes of a file in memory: chunks that come with the first byte in them that is not zero.
+//! The bytes of a file in memory, in chunks that are allocated with the first byte that is not zero.
 //!
 //! Invariants
 //! - Where there is no chunk, or a chunk ends, the file reads as zeros. So holes, a length that was set, and zeros that are
@@ -20,9 +20,10 @@ use rustix::io::Errno;
 use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Large enough that finding a chunk is nothing beside copying it, small enough that a sparse file stays small.
+/// Large enough that finding a chunk costs little compared with copying it, small enough that a sparse file stays
+/// small.
 const CHUNK_BYTES: usize = 64 << 10;
-/// The least that a chunk takes; it doubles until it is full.
+/// The first allocation of a chunk, which is doubled up to [`CHUNK_BYTES`].
 const LEAST_CHUNK_BYTES: usize = 4 << 10;
 /// No file ends after this, as on every POSIX system.
 const MAX_LEN_BYTES: u64 = i64::MAX.unsigned_abs();
@@ -41,7 +42,7 @@ impl Content {
         self.len_bytes.load(Ordering::Acquire)
     }
 
-    /// Reads what there is, up to the length of the buffer.
+    /// Reads the bytes from an offset on, up to the end of the file or of the buffer; returns how many.
     pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
         let left = self.len_bytes().saturating_sub(offset);
         let len = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -60,7 +61,7 @@ impl Content {
         len
     }
 
-    /// Writes all, or as much as there is memory for.
+    /// Writes all bytes, or as many as there is memory for; returns how many.
     pub(super) fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         end_of(offset, buf.len() as u64)?;
         let mut done = 0;
@@ -81,7 +82,7 @@ impl Content {
     fn write_piece(&self, number: u64, within: usize, piece: &[u8]) -> io::Result<()> {
         let start = number * CHUNK_BYTES as u64;
         let end = start + (within + piece.len()) as u64;
-        // A file that reaches beyond the chunk will fill it.
+        // A chunk is allocated in full if the file reaches beyond it.
         let will_be_full = || self.len_bytes() >= start + CHUNK_BYTES as u64;
         let chunks = self.chunks.read();
         match chunks.get(&number) {
@@ -103,7 +104,7 @@ impl Content {
     /// Makes the file at least so long that it holds a range.
     pub(super) fn grow(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         let end = end_of(offset, len_bytes)?;
-        // Not between a cut and the new length of that cut.
+        // A cut must not be between its two steps.
         let _chunks = self.chunks.read();
         self.len_bytes.fetch_max(end, Ordering::Release);
         Ok(())
@@ -125,7 +126,7 @@ impl Content {
             chunks.insert(number, chunk);
         }
         self.len_bytes.store(len_bytes, Ordering::Release);
-        // Much may have to be freed.
+        // Freed without the lock, as it may take long.
         drop(chunks);
         drop(cut_off);
         Ok(())
