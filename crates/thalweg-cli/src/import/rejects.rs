@@ -68,7 +68,7 @@ impl Rejects {
 
 /// Most columns with bad values that are printed.
 const MOST_COLUMNS: usize = 3;
-/// If at least one of this many rows has a bad value in a column, the column likely has another type.
+/// If more than one in this many rows has a bad value in a column, the column likely has another type.
 const MANY: u64 = 20;
 
 /// Counts the values that bad rows were rejected for, by column; each row counts once.
