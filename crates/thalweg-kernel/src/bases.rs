@@ -88,7 +88,7 @@ pub(crate) struct Bases {
 }
 
 impl Bases {
-    /// The bases that a checkpoint names, which was read.
+    /// Restores the bases that a checkpoint names.
     pub(crate) fn of_checkpoint(last: Base, next: Option<Base>) -> Self {
         Self {
             last: Some(last),

@@ -59,8 +59,8 @@ struct Sparse<'a> {
     orders: &'a [(TableId, u32)],
 }
 
-/// Empties segments that have become sparse, if that is worth the files it makes; with `is_full` whether it is or not,
-/// as far as there is room. Returns whether there were any. A segment with a block that cannot be read stays, and its
+/// Empties segments that have become sparse, if that is worth the files it makes; with `is_full` even if it is not, as
+/// far as there is room. Returns whether there were any. A segment with a block that cannot be read stays, and its
 /// error is returned once the others are emptied. If the disk reported more room than there was, it is tried again
 /// after the next checkpoint.
 pub(crate) fn compact_segments(writer: &Writer, marked: &Marked, is_full: bool) -> Result<bool> {
@@ -119,7 +119,7 @@ fn empty_one_by_one(writer: &Writer, mut sparse: Vec<Sparse<'_>>) -> Result<bool
     round.first_error.map(|()| !sparse.is_empty())
 }
 
-/// Room that so many bytes take, with index pages and headers.
+/// Room for so many bytes of blocks, with an allowance for what is written with them.
 fn room_for(bytes: u64) -> u64 {
     bytes + bytes / 16 + 4096
 }
@@ -191,7 +191,7 @@ struct Round<'a> {
     fragments: HashSet<FileId>,
     /// Segments with a block that cannot be read: they stay.
     unreadable: HashSet<FileId>,
-    /// The first error of reading a block.
+    /// The first error that did not end the round.
     first_error: Result<()>,
 }
 

@@ -234,7 +234,7 @@ pub fn cut_everywhere(specimen: &Specimen, path: &Path) -> DamageReport {
     report
 }
 
-/// Swaps each two blocks, up to the length of the shorter one.
+/// Swaps every two blocks, up to the length of the shorter one.
 pub fn swap_blocks(specimen: &Specimen) -> DamageReport {
     let mut report = DamageReport::default();
     for (index, a) in specimen.blocks.iter().enumerate() {

@@ -479,8 +479,7 @@ fn check_confined(
     if let Some(all) = want.get_mut(table) {
         all.retain(|row| !rows.contains(row));
     }
-    // Two cases are fine as well: a block torn in a frame that nothing proves is a torn end, and a repair that moves a
-    // block does not see damage that comes after its read.
+    // Of a frame that nothing proves a torn block is a torn end; and no byte is read twice of one that is moved.
     if *contents == want || *contents == patient.contents && report.is_clean() {
         return Ok(());
     }

@@ -322,7 +322,7 @@ impl<'a> List<'a> {
         Ok(Expr::Column(Column::new(Some(alias), "mark")))
     }
 
-    /// Whether null keeps it unknown if the list has the value: of a value of the list, or of `x` if there are any.
+    /// Whether it may be unknown if the list has the value: it has a null, or `x` is null and the list is not empty.
     fn may_be(&self) -> Result<Expr> {
         if self.depends {
             return self.exists(self.is_unknown()?, false);
