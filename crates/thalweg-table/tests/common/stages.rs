@@ -3,6 +3,7 @@
 //! Invariants: every step of a script is one commit of rows, or changes none; each is durable when it returns, unless it says
 //! otherwise. So of a crash in the midst of a step the table is as before it or as after it, or as after an earlier step that nothing
 //! durable has followed.
+#![allow(dead_code, reason = "one of the tests that share the model uses it")]
 
 use super::{Model, Order, Times, Trial, check_aggregate, check_scan, numbers, open, try_open};
 use std::collections::HashSet;
