@@ -28,12 +28,19 @@ pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<Task
         all: Arc::clone(common.memory_pool()),
         own: FairSpillPool::new(limit_bytes),
     };
+    let mut config = common.session_config().clone();
+    let partitions = config.target_partitions();
+    let execution = &mut config.options_mut().execution;
+    // Each part of a sort keeps so much for the time when it spills: together no more than a quarter of all.
+    let reserved_bytes = limit_bytes / partitions.saturating_mul(4).max(1);
+    execution.sort_spill_reservation_bytes =
+        execution.sort_spill_reservation_bytes.min(reserved_bytes);
     let runtime = RuntimeEnvBuilder::from_runtime_env(&common.runtime_env());
     let runtime = runtime.with_memory_pool(Arc::new(pool));
     let task = TaskContext::new(
         None,
         common.session_id(),
-        common.session_config().clone(),
+        config,
         HashMap::new(),
         HashMap::new(),
         HashMap::new(),

@@ -16,7 +16,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::future::{Either, select};
+use futures::future::{BoxFuture, Either, select};
 use futures::{FutureExt, StreamExt};
 use std::fmt;
 use std::future::poll_fn;
@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use thalweg_env::Owner;
 use thalweg_table::{Error, ErrorKind, Result, Scan};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -49,7 +50,11 @@ pub struct QueryResult {
     rows: Rows,
     cancel: CancelHandle,
     is_count: bool,
+    /// The process in which there are threads for it; `None`: it needs none.
+    owner: Option<Owner>,
     deadline: Option<Deadline>,
+    /// For streams: completes once it was cancelled.
+    stopped: Option<BoxFuture<'static, ()>>,
     /// More rows than so many are an error.
     most_rows: Option<u64>,
     returned_rows: u64,
@@ -323,6 +328,7 @@ impl QueryResult {
     pub(crate) fn planned(
         planned: Planned,
         names: Option<&[String]>,
+        owner: Owner,
         deadline: Option<Deadline>,
     ) -> Self {
         let schema = planned.plan.schema();
@@ -337,6 +343,7 @@ impl QueryResult {
         let schema = shown.unwrap_or(schema);
         let mut result = Self::new(schema, Rows::Planned(Box::new(planned)));
         result.is_renamed = is_renamed;
+        result.owner = Some(owner);
         result.deadline = deadline;
         result
     }
@@ -348,8 +355,10 @@ impl QueryResult {
         deadline: Option<Deadline>,
     ) -> Self {
         let schema = Arc::clone(scan.schema());
+        let owner = session.owner().clone();
         let rows = Rows::Scan(Box::new(scan), table.to_owned(), session);
         let mut result = Self::new(schema, rows);
+        result.owner = Some(owner);
         result.deadline = deadline;
         result
     }
@@ -382,6 +391,8 @@ impl QueryResult {
             rows,
             cancel: CancelHandle::default(),
             is_count: false,
+            owner: None,
+            stopped: None,
             deadline: None,
             most_rows: None,
             returned_rows: 0,
@@ -500,6 +511,7 @@ impl QueryResult {
 
     fn pull_any(&mut self, wait: Option<Duration>) -> Result<Fetched> {
         loop {
+            self.check_owner()?;
             self.cancel.check()?;
             if let Some(deadline) = &self.deadline {
                 deadline.check()?;
@@ -512,6 +524,12 @@ impl QueryResult {
                 return Ok(fetched);
             }
         }
+    }
+
+    /// In a child of a fork there are no threads for it.
+    fn check_owner(&self) -> Result<()> {
+        let owner = self.owner.as_ref().map_or(Ok(()), Owner::check);
+        owner.map_err(Error::not_owner)
     }
 
     fn pull_once(&mut self, wait: Option<Duration>) -> Result<Fetched> {
@@ -535,7 +553,22 @@ impl QueryResult {
     }
 
     fn poll_any(&mut self, context: &mut Context<'_>) -> Poll<Result<Fetched>> {
+        self.check_owner()?;
+        let cancel = self.cancel.clone();
+        let stopped = self
+            .stopped
+            .get_or_insert_with(|| async move { cancel.cancelled().await }.boxed());
+        // It wakes the caller up, whatever runs the operators.
+        if stopped.poll_unpin(context).is_ready() {
+            return Poll::Ready(Err(cancelled()));
+        }
+        let fetched = ready!(self.poll_rows(context))?;
+        // Work that was cancelled ends like any other.
         self.cancel.check()?;
+        Poll::Ready(Ok(fetched))
+    }
+
+    fn poll_rows(&mut self, context: &mut Context<'_>) -> Poll<Result<Fetched>> {
         self.rows = match std::mem::replace(&mut self.rows, Rows::Done) {
             Rows::Planned(planned) => Rows::Streaming(self.spawned(*planned)),
             Rows::Scan(scan, table, session) => {
@@ -593,6 +626,7 @@ impl QueryResult {
             batch.map_err(|error| crate::error::to_datafusion(of_table(error, &table)))
         });
         let schema = Arc::clone(&self.schema);
+        let of_task = Arc::clone(&threads);
         Ok(Spawned::start(
             &threads,
             Stop::default(),
@@ -600,6 +634,8 @@ impl QueryResult {
                 let stream = futures::stream::iter(batches);
                 let stream = Box::pin(RecordBatchStreamAdapter::new(schema, stream));
                 until_cancelled(drive(stream, rows, deadline), &cancel).await;
+                // The session may be gone: these are then the last.
+                drop(of_task);
             },
         ))
     }

@@ -39,12 +39,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use thalweg_env::Owner;
 use thalweg_env::sync::Mutex;
 use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// How long an INSERT waits for rows between two calls of `go_on`.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Statements of async programs that keep a thread each at the same time: the runtime has 512 threads for them at most, and with all
+/// of these waiting none would be left for the operators that they wait for.
+const MOST_WAITING: usize = 32;
 
 /// SQL on a database, for one connection. Clones are the same session; those of one database share plans and threads, so that
 /// another one costs next to nothing. All calls but [`Self::run`] block, also inside an async task: make them where blocking is fine.
@@ -61,8 +66,12 @@ struct Shared {
     engine: Engine,
     plans: Plans,
     threads: usize,
+    /// The process that may use it.
+    owner: Owner,
     /// Started by the first query.
     workers: Mutex<Option<Arc<Threads>>>,
+    /// Turns of statements of async programs that keep a thread while they wait.
+    waiting: Semaphore,
 }
 
 impl Drop for Shared {
@@ -133,13 +142,16 @@ impl Session {
         let options = options.resolve(&engine);
         let threads = options.threads;
         let plans = Plans::new(options)?;
+        let owner = engine.env().owner();
         let task = Arc::clone(plans.planner().task());
         Ok(Self {
             shared: Arc::new(Shared {
                 engine,
                 plans,
                 threads,
+                owner,
                 workers: Mutex::default(),
+                waiting: Semaphore::new(MOST_WAITING),
             }),
             settings: Arc::default(),
             task,
@@ -238,7 +250,7 @@ impl Session {
 
     /// Runs one statement for an async program. Planning and operators run on the threads of queries, and no thread waits for the
     /// commit of an INSERT that lists its values; those of many sessions that wait share a sync. Dropping the future cancels the
-    /// statement; an INSERT whose commit has begun may be stored all the same.
+    /// statement; an INSERT of values that was handed in to be stored is stored all the same, and is not bound to the timeout from then on.
     ///
     /// # Errors
     /// As [`Self::sql`]; `Limit` while 64 MiB of such inserts wait to be stored.
@@ -252,9 +264,11 @@ impl Session {
         async move {
             let caller = Caller::default();
             let is_there = Arc::clone(&caller.0);
+            // In a child of a fork there are no threads, and nothing would wake the caller up.
+            session.owner().check().map_err(Error::not_owner)?;
             let threads = session.workers()?;
             let begun = threads.spawn(async move {
-                let begun = session.begin(&text, &params, deadline, &is_there);
+                let begun = session.begin(&text, &params, deadline, &is_there).await;
                 begun.map_err(|error| with_text_as_written(error, &text))
             });
             let broke_off = |error| query(format!("the statement broke off: {error}"));
@@ -269,7 +283,7 @@ impl Session {
         }
     }
 
-    fn begin(
+    async fn begin(
         &self,
         text: &str,
         params: &Params,
@@ -277,13 +291,21 @@ impl Session {
         is_there: &AtomicBool,
     ) -> Result<Begun> {
         let go_on = || is_there.load(Ordering::Relaxed);
-        let call = Call {
-            extra: &[],
-            go_on: &go_on,
-            deadline,
+        let begun = with_room(|| {
+            let call = Call::of_async(&go_on, deadline.clone())?;
+            self.begin_here(text, params, &call)
+        })?;
+        let begun = match begun {
+            Some(begun) => begun,
+            // Each of these keeps a thread, and operators need some as well.
+            None => {
+                let _turn = self.shared.waiting.acquire().await;
+                let call = Call::of_async(&go_on, deadline)?;
+                let rows = call_program(|| with_room(|| self.sql_here(text, params, &call)))?;
+                Begun::Rows(Box::new(rows))
+            }
         };
-        let rows = with_room(|| self.begin_here(text, params, &call))?;
-        Ok(match rows {
+        Ok(match begun {
             Begun::Rows(rows) => {
                 let rows = rows.of_at_most(self.settings.most_result_rows);
                 Begun::Rows(Box::new(rows))
@@ -292,29 +314,38 @@ impl Session {
         })
     }
 
-    fn begin_here(&self, text: &str, params: &Params, call: &Call<'_>) -> Result<Begun> {
-        if let Some(deadline) = &call.deadline {
-            deadline.check()?;
-        }
+    /// Begins a statement that needs no thread while it waits; `None` is one that does.
+    fn begin_here(&self, text: &str, params: &Params, call: &Call<'_>) -> Result<Option<Begun>> {
         if let Some(rows) = self.lifted(text, params, call) {
-            return Ok(Begun::Rows(Box::new(rows)));
+            return Ok(Some(Begun::Rows(Box::new(rows))));
         }
         let Shared { engine, plans, .. } = &*self.shared;
         let statement = plans.statement(text)?;
-        let rows = match &statement.parsed.request {
+        match &statement.parsed.request {
+            Request::Query(_) => {
+                let rows = self.execute(&statement, params, call)?;
+                Ok(Some(Begun::Rows(Box::new(rows))))
+            }
             Request::Insert(insert) if !self.settings.read_only => {
                 let bound = statement.parsed.placeholders.bind(params)?;
                 let target = Target::of(engine, insert)?;
-                if let Some(rows) = self.values(&target, &statement, insert, &bound, call)? {
-                    return Ok(Begun::Insert(self.stored_later(&target.table, rows)?));
+                let mut has_queries = false;
+                let rows = target.values(insert, &bound, |_| {
+                    has_queries = true;
+                    Err(cancelled())
+                });
+                if has_queries {
+                    return Ok(None);
                 }
-                call_program(|| self.execute(&statement, params, call))
+                let Some(rows) = rows? else { return Ok(None) };
+                if !(call.go_on)() {
+                    return Err(cancelled());
+                }
+                self.stored_later(&target.table, rows)
+                    .map(|stored| Some(Begun::Insert(stored)))
             }
-            Request::Query(_) => self.execute(&statement, params, call),
-            // It waits for commits, or for the rows of a query.
-            _ => call_program(|| self.execute(&statement, params, call)),
-        };
-        Ok(Begun::Rows(Box::new(rows?)))
+            _ => Ok(None),
+        }
     }
 
     /// Hands in rows to be stored; the receiver gets how many.
@@ -575,7 +606,13 @@ impl Session {
             task: Arc::clone(&self.task),
             threads,
         };
-        Ok(QueryResult::planned(planned, names.as_deref(), deadline))
+        let owner = self.owner().clone();
+        Ok(QueryResult::planned(
+            planned,
+            names.as_deref(),
+            owner,
+            deadline,
+        ))
     }
 
     fn insert(
@@ -587,7 +624,8 @@ impl Session {
     ) -> Result<QueryResult> {
         let target = Target::of(&self.shared.engine, insert)?;
         let Target { table, columns } = &target;
-        if let Some(rows) = self.values(&target, statement, insert, params, call)? {
+        let computed = |cells: Vec<&Expr>| self.computed(statement, &cells, params, call);
+        if let Some(rows) = target.values(insert, params, computed)? {
             let count = table.append(rows.into_iter().map(Ok), self.settings.durability)?;
             return Ok(QueryResult::count(count));
         }
@@ -605,31 +643,6 @@ impl Session {
         let rows = insert::assigned(table, columns, batches, of_query);
         let count = table.append(rows, self.settings.durability)?;
         Ok(QueryResult::count(count))
-    }
-
-    /// The rows of an INSERT that lists its values; `None` for one from a query.
-    fn values(
-        &self,
-        target: &Target,
-        statement: &Statement,
-        insert: &Insert,
-        params: &BoundParams,
-        call: &Call<'_>,
-    ) -> Result<Option<Vec<RecordBatch>>> {
-        let Target { table, columns } = target;
-        let source = insert::source(insert)?;
-        let definition = table.definition();
-        let type_of = |position: &usize| &definition.columns()[*position].data_type;
-        let types: Vec<_> = columns.iter().map(type_of).collect();
-        unquoted_dates::refuse(source, &types)?;
-        let Some(values) = plain_values(source) else {
-            return Ok(None);
-        };
-        let computed =
-            |cells: Vec<&Expr>| call_program(|| self.computed(statement, &cells, params, call));
-        let rows = insert::rows_of_values(values, params, &types, computed)?;
-        let rows = insert::assigned(table, columns, rows.into_iter().map(Ok), false);
-        rows.collect::<Result<Vec<_>>>().map(Some)
     }
 
     /// The values of expressions, all as of one snapshot.
@@ -672,6 +685,11 @@ impl Session {
             }
         }
         Ok(values)
+    }
+
+    /// The process that may use it.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.shared.owner
     }
 
     pub(crate) fn workers(&self) -> Result<Arc<Threads>> {
@@ -730,6 +748,21 @@ struct Call<'a> {
     deadline: Option<Deadline>,
 }
 
+impl<'a> Call<'a> {
+    /// A call of an async program, if that still wants it and there is time left.
+    fn of_async(go_on: &'a dyn Fn() -> bool, deadline: Option<Deadline>) -> Result<Self> {
+        if !go_on() {
+            return Err(cancelled());
+        }
+        deadline.as_ref().map_or(Ok(()), Deadline::check)?;
+        Ok(Self {
+            extra: &[],
+            go_on,
+            deadline,
+        })
+    }
+}
+
 /// Where an INSERT puts its rows.
 struct Target {
     table: Table,
@@ -742,6 +775,27 @@ impl Target {
         let table = engine.table(&insert::target(insert)?)?;
         let columns = insert::columns(insert, &table.definition())?;
         Ok(Self { table, columns })
+    }
+
+    /// The rows of an INSERT that lists its values; `None` for one from a query. `computed` gives the values of expressions.
+    fn values(
+        &self,
+        insert: &Insert,
+        params: &BoundParams,
+        computed: impl FnOnce(Vec<&Expr>) -> Result<Vec<ScalarValue>>,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        let Self { table, columns } = self;
+        let source = insert::source(insert)?;
+        let definition = table.definition();
+        let type_of = |position: &usize| &definition.columns()[*position].data_type;
+        let types: Vec<_> = columns.iter().map(type_of).collect();
+        unquoted_dates::refuse(source, &types)?;
+        let Some(values) = plain_values(source) else {
+            return Ok(None);
+        };
+        let rows = insert::rows_of_values(values, params, &types, computed)?;
+        let rows = insert::assigned(table, columns, rows.into_iter().map(Ok), false);
+        rows.collect::<Result<Vec<_>>>().map(Some)
     }
 }
 

@@ -8,13 +8,14 @@ use thalweg_table::{Durability, Error, ErrorKind, Result};
 pub struct SessionSettings {
     /// Statements that change something are refused.
     pub read_only: bool,
-    /// A statement fails once it takes longer, from its call to its last row. Time in which nobody pulls its rows counts as well. A
-    /// commit that has begun is not taken back.
+    /// A statement fails once it takes longer, from its call to its last row. Time in which nobody pulls its rows counts as well. What
+    /// the statement holds is let go of at the next pull, or when it is dropped; by a stream that was begun, at once. A commit that was
+    /// handed in is not taken back.
     pub timeout: Option<Duration>,
     /// Memory that sorts, joins and groups of this session may take together, beside the limit that all sessions share. Beyond it they
     /// spill to temporary files where they can, and fail where they cannot.
     pub memory_limit_bytes: Option<u64>,
-    /// A query fails once it returns more rows.
+    /// A statement fails once it returns more rows: a query, and SHOW, DESCRIBE, SUMMARIZE and EXPLAIN as well.
     pub most_result_rows: Option<u64>,
     /// What its inserts survive; `None` takes the durability of the database.
     pub durability: Option<Durability>,

@@ -30,7 +30,8 @@ impl Table {
     ///
     /// # Errors
     /// As [`Self::append`] where rows do not fit the table, and `Limit` where 64 MiB of such appends wait already. Nothing was taken
-    /// then, and `answer` is not called.
+    /// then, and `answer` is not called. One that lost a race with a new definition is tried again: it may be stored after later ones
+    /// of the same program, and its answer may be such an error.
     pub fn append_later(
         &self,
         batches: Vec<RecordBatch>,
@@ -68,8 +69,15 @@ impl Later {
                     give(&answer, Err(error));
                 }
             }
-            Err(error) => give(&self.answer, Err(self.table.dropped_or(error))),
-            Ok(_) => give(&self.answer, Ok(rows)),
+            stored => {
+                let stored = stored
+                    .map(|_| rows)
+                    .map_err(|error| self.table.dropped_or(error));
+                // Let go of first: whoever is answered may open the database anew.
+                let answer = Arc::clone(&self.answer);
+                drop(self);
+                give(&answer, stored);
+            }
         };
         table
             .engine()

@@ -18,8 +18,8 @@ pub(crate) struct OpenPart {
 pub(crate) enum OpenParts {
     /// In a snapshot, which keeps the files of its blocks as well.
     Snapshot(TableSnapshot),
-    /// In a task, whose maker keeps the files.
-    Task(Arc<[OpenPart]>),
+    /// In a task. Its maker keeps the files, by this snapshot if that is this process.
+    Task(Arc<[OpenPart]>, Option<TableSnapshot>),
 }
 
 impl OpenParts {
@@ -27,7 +27,7 @@ impl OpenParts {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&OpenRows, Option<&Positions>)> {
         let (table, parts) = match self {
             Self::Snapshot(table) => (Some(table), None),
-            Self::Task(parts) => (None, Some(parts)),
+            Self::Task(parts, _) => (None, Some(parts)),
         };
         let of_snapshot = table
             .into_iter()

@@ -207,7 +207,9 @@ impl Reader {
     fn wanted_rows(&self, entry: &Entry) -> Result<WantedRows<'_>> {
         let all = 0..to_usize(entry.rows);
         let covers = self.covers(entry);
-        if covers && !self.may_prune(entry) {
+        // Memory is taken for as many rows as the entry says: that of a task may be made up, and is compared with its block first.
+        let is_of_task = matches!(self.open, OpenParts::Task(..));
+        if covers && !self.may_prune(entry) && !is_of_task {
             return Ok(WantedRows {
                 block: None,
                 parts: Parts::One(all),
@@ -276,8 +278,9 @@ impl Reader {
     /// keep it.
     fn expired(&self, error: Error, blocks: &[Block]) -> Error {
         let is_gone = |block: &Block| self.store.is_fragment(block.entry.address.file).is_err();
-        let is_task = matches!(self.open, OpenParts::Task(_));
-        if is_task && error.kind() == ErrorKind::Corruption && blocks.iter().any(is_gone) {
+        let is_kept_elsewhere = matches!(self.open, OpenParts::Task(_, None));
+        if is_kept_elsewhere && error.kind() == ErrorKind::Corruption && blocks.iter().any(is_gone)
+        {
             let message =
                 "the files of this task are gone: whoever made it has let go of it, or has ended";
             return Error::with_source(ErrorKind::SnapshotExpired, message, error);

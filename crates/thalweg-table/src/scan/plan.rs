@@ -27,6 +27,8 @@ use thalweg_kernel::summary::ValueRange;
 const FIRST_ROWS: usize = 4_096;
 /// A batch of wide rows takes no more than about this.
 const BATCH_BYTES: usize = 4 << 20;
+/// More parts than threads of any machine, and few enough to be counted with.
+const MOST_PARTITIONS: usize = 1 << 16;
 /// Bytes of a value whose type has no width.
 const TYPICAL_VALUE_BYTES: usize = 16;
 
@@ -382,6 +384,7 @@ impl Plan for Planner {
 
 /// Up to `count` ranges of keys with about as many rows each, which together are `keys`.
 pub(super) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
+    let count = count.min(MOST_PARTITIONS);
     if count < 2 || keys.is_empty() || view.definition().key_ids().is_empty() {
         return Ok(vec![keys]);
     }

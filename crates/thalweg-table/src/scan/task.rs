@@ -67,7 +67,7 @@ pub struct ScanTask {
     blocks: Vec<Block>,
     open: Arc<[OpenPart]>,
     /// Keeps the files; `None` where another process does.
-    _snapshot: Option<TableSnapshot>,
+    snapshot: Option<TableSnapshot>,
 }
 
 impl TableView {
@@ -112,7 +112,7 @@ impl ScanTask {
             },
             blocks,
             open: open_parts(table, keys).into(),
-            _snapshot: Some(table.clone()),
+            snapshot: Some(table.clone()),
         })
     }
 
@@ -123,7 +123,7 @@ impl ScanTask {
     /// go of it.
     pub fn run(&self) -> Result<Scan> {
         let (request, definition) = (&self.request, &self.table.definition);
-        let open = OpenParts::Task(Arc::clone(&self.open));
+        let open = OpenParts::Task(Arc::clone(&self.open), self.snapshot.clone());
         let projection = request.projection.as_deref();
         let reader = Reader::over(
             &self.engine,

@@ -277,7 +277,7 @@ fn parse(engine: &Engine, reader: &mut Reader<'_>) -> Result<ScanTask, Unread> {
         request,
         blocks,
         open: open.into(),
-        _snapshot: None,
+        snapshot: None,
     })
 }
 
