@@ -41,7 +41,7 @@ use thalweg_kernel::{CommitNo, OpenRows, Result, TableSnapshot};
 /// # let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false), Field::new("t", DataType::Float64, true)]);
 /// # let table = writer.create_table("air", &schema, &CreateOptions::stream("ts"))?;
 /// # let columns = [("ts", Arc::new(Int64Array::from_iter_values(0..1_000)) as _), ("t", Arc::new(Float64Array::from(vec![21.5; 1_000])) as _)];
-/// # table.append(&RecordBatch::try_from_iter(columns)?, None)?;
+/// # table.append([Ok(RecordBatch::try_from_iter(columns)?)], None)?;
 /// let tasks = table.view()?.scan_tasks(&ScanRequest::default(), 4)?;
 /// let messages: Vec<Vec<u8>> = tasks.iter().map(ScanTask::encode).collect::<Result<_, _>>()?;
 ///
