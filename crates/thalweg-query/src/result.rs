@@ -240,7 +240,7 @@ async fn drive(
     }
 }
 
-/// What a future brings before the deadline.
+/// The output of a future, or the error of a statement that was late.
 async fn in_time<F: Future>(future: F, deadline: Option<&Deadline>) -> Result<F::Output> {
     let Some(deadline) = deadline else {
         return Ok(future.await);
@@ -461,7 +461,7 @@ impl QueryResult {
         self.taken(fetched)
     }
 
-    /// What a stream does when it is polled: [`Fetched::End`] also after an error.
+    /// The next rows for a stream; after an error [`Fetched::End`].
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Fetched>> {
         if self.failed.is_some() {
             return Poll::Ready(Ok(Fetched::End));
@@ -470,7 +470,7 @@ impl QueryResult {
         Poll::Ready(self.taken(fetched))
     }
 
-    /// What was fetched, for the caller.
+    /// The rows as the caller gets them; after the end, or an error, the work is let go of.
     fn taken(&mut self, fetched: Result<Fetched>) -> Result<Fetched> {
         let fetched = fetched.and_then(|fetched| self.counted(self.renamed(fetched)?));
         if matches!(fetched, Ok(Fetched::End) | Err(_)) {

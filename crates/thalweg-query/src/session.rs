@@ -57,11 +57,11 @@ const MOST_WAITING: usize = 32;
 pub struct Session {
     shared: Arc<Shared>,
     settings: Arc<SessionSettings>,
-    /// What operators take from their surroundings: the memory that they may use.
+    /// The surroundings of operators, with the memory that they may use.
     task: Arc<TaskContext>,
 }
 
-/// What all sessions of a database have in common.
+/// The parts that all sessions of a database share.
 struct Shared {
     engine: Engine,
     plans: Plans,

@@ -1,9 +1,9 @@
-//! What holds for all statements of one connection.
+//! The settings of one connection, which hold for all of its statements.
 
 use std::time::Duration;
 use thalweg_table::{Durability, Error, ErrorKind, Result};
 
-/// What the statements of a session may do, and how much they may take. The default allows all that the database allows.
+/// Permissions and limits of the statements of a session. The default allows all that the database allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// Statements that change something are refused.
@@ -17,7 +17,7 @@ pub struct SessionSettings {
     pub memory_limit_bytes: Option<u64>,
     /// A statement fails once it returns more rows: a query, and SHOW, DESCRIBE, SUMMARIZE and EXPLAIN as well.
     pub most_result_rows: Option<u64>,
-    /// What its inserts survive; `None` takes the durability of the database.
+    /// The durability of its inserts; `None` takes the durability of the database.
     pub durability: Option<Durability>,
 }
 

@@ -111,7 +111,7 @@ impl TimeGroups {
         self.step(seconds + i128::from(start.timestamp_subsec_nanos()))
     }
 
-    /// What the clock of UTC shows at a time, or a local clock at one of its own; `None` beyond the calendar.
+    /// The date and time that the clock of UTC shows at a time, or a local clock at one of its own; `None` beyond the calendar.
     pub(super) fn clock(&self, value: i64) -> Option<NaiveDateTime> {
         let steps = self.steps_per_second();
         let rest = u32::try_from(value.rem_euclid(steps) * self.step_ns).ok()?;
@@ -147,7 +147,7 @@ fn bucket(width_ns: i64, origin_ns: i128, step_ns: i64) -> Option<Bucket> {
     })
 }
 
-/// What the clock shows so many nanoseconds after the beginning of 1970; `None` beyond the calendar.
+/// The date and time that the clock shows so many nanoseconds after the beginning of 1970; `None` beyond the calendar.
 pub(super) fn clock(ns: i128) -> Option<NaiveDateTime> {
     let second = i128::from(SECOND_NS);
     let seconds = i64::try_from(ns.div_euclid(second)).ok()?;
