@@ -63,7 +63,7 @@ impl Base {
     }
 }
 
-/// What a checkpoint builds on.
+/// The earlier checkpoints that a checkpoint needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuildsOn {
     /// Nothing: it is a full one.

@@ -1,4 +1,4 @@
-//! What 10,000 connections cost: sessions, results that are open, and inserts that wait for the disk.
+//! Measures 10,000 connections: sessions, results that are open, and inserts that wait for the disk.
 //!
 //! `cargo run --release -p thalweg-query --example sessions [sessions] [folder]`
 #![expect(

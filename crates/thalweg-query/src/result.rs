@@ -5,12 +5,12 @@
 
 use crate::deadline::Deadline;
 use crate::dialect::output_names::visible;
-use crate::error::{cancelled, from_arrow, from_datafusion, of_table, query};
+use crate::error::{cancelled, from_arrow, from_datafusion, of_table, query, to_datafusion};
 use crate::session::Session;
 use crate::stack::with_room;
 use crate::stop::Stop;
 use crate::stream::QueryStream;
-use crate::threads::{Running, Threads, call_program, wait_for};
+use crate::threads::{Running, Threads, wait_for};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -123,14 +123,14 @@ impl Source {
         Ok(Self::Spawned(spawned))
     }
 
-    /// Moves the operators to a thread of queries if the caller is a thread of some other runtime: they cannot run in it.
-    fn moved_away(self, threads: &Threads, deadline: Option<&Deadline>) -> Self {
+    /// Moves the operators to a thread of queries, unless they are there already.
+    fn on_threads(self, threads: &Threads, deadline: Option<&Deadline>) -> Self {
         match self {
-            Self::Inline(stream) if !Threads::may_run_here() => {
+            Self::Inline(stream) => {
                 let drive = |rows| drive(stream, rows, deadline.cloned());
                 Self::Spawned(Spawned::start(threads, Stop::default(), drive))
             }
-            source => source,
+            spawned => spawned,
         }
     }
 
@@ -253,13 +253,6 @@ async fn in_time<F: Future>(future: F, deadline: Option<&Deadline>) -> Result<F:
 async fn until_cancelled(task: impl Future<Output = ()>, cancel: &CancelHandle) {
     let (task, stopped) = (pin!(task), pin!(cancel.cancelled()));
     select(task, stopped).await;
-}
-
-fn next_of_scan(scan: &mut Scan, table: &str) -> Result<Fetched> {
-    match scan.next() {
-        Some(batch) => Ok(Fetched::Batch(batch.map_err(|e| of_table(e, table))?)),
-        None => Ok(Fetched::End),
-    }
 }
 
 /// The schema with the names that the user knows, where these differ.
@@ -539,14 +532,18 @@ impl QueryResult {
             self.rows = Rows::Running(Source::start(planned, deadline)?, running);
         }
         self.rows = match std::mem::replace(&mut self.rows, Rows::Done) {
-            Rows::Running(source, running) => {
-                Rows::Running(source.moved_away(running.threads(), deadline), running)
+            // A thread of some other runtime cannot run operators.
+            Rows::Running(source, running) if !Threads::may_run_here() => {
+                Rows::Running(source.on_threads(running.threads(), deadline), running)
             }
             rows => rows,
         };
         match &mut self.rows {
             Rows::Ready(batches) => Ok(batches.next().map_or(Fetched::End, Fetched::Batch)),
-            Rows::Scan(scan, table, _) => next_of_scan(scan, table),
+            Rows::Scan(scan, table, _) => match scan.next() {
+                Some(batch) => Ok(Fetched::Batch(batch.map_err(|e| of_table(e, table))?)),
+                None => Ok(Fetched::End),
+            },
             Rows::Running(source, running) => source.pull(running.threads(), &self.cancel, wait),
             Rows::Planned(_) | Rows::Streaming(_) | Rows::Done => Ok(Fetched::End),
         }
@@ -574,15 +571,9 @@ impl QueryResult {
             Rows::Scan(scan, table, session) => {
                 Rows::Streaming(self.spawned_scan(scan, table, &session)?)
             }
-            // Begun by the blocking calls: no thread of queries may be at work on it yet.
+            // Begun by blocking calls, perhaps in the thread that made them.
             Rows::Running(source, running) => {
-                let source = match source {
-                    Source::Inline(stream) => {
-                        let drive = |rows| drive(stream, rows, self.deadline.clone());
-                        Source::Spawned(Spawned::start(running.threads(), Stop::default(), drive))
-                    }
-                    spawned => spawned,
-                };
+                let source = source.on_threads(running.threads(), self.deadline.as_ref());
                 Rows::Running(source, running)
             }
             rows => rows,
@@ -609,7 +600,7 @@ impl QueryResult {
         let (cancel, deadline) = (self.cancel.clone(), self.deadline.clone());
         let of_task = Arc::clone(&threads);
         Spawned::start(&threads, stop.unwrap_or_default(), |rows| async move {
-            let running = call_program(|| Running::begin(&of_task, &task));
+            let running = Running::begin_async(&of_task, &task).await;
             match execute_stream(plan, task) {
                 Ok(stream) => until_cancelled(drive(stream, rows, deadline), &cancel).await,
                 // If nobody waits any more, nobody wants to know.
@@ -622,9 +613,8 @@ impl QueryResult {
     fn spawned_scan(&self, scan: Box<Scan>, table: String, session: &Session) -> Result<Spawned> {
         let threads = session.workers()?;
         let (cancel, deadline) = (self.cancel.clone(), self.deadline.clone());
-        let batches = scan.map(move |batch| {
-            batch.map_err(|error| crate::error::to_datafusion(of_table(error, &table)))
-        });
+        let batches =
+            scan.map(move |batch| batch.map_err(|error| to_datafusion(of_table(error, &table))));
         let schema = Arc::clone(&self.schema);
         let of_task = Arc::clone(&threads);
         Ok(Spawned::start(

@@ -301,7 +301,9 @@ impl Session {
             None => {
                 let _turn = self.shared.waiting.acquire().await;
                 let call = Call::of_async(&go_on, deadline)?;
-                let rows = call_program(|| with_room(|| self.sql_here(text, params, &call)))?;
+                let statement = self.shared.plans.statement(text)?;
+                let execute = || with_room(|| self.execute(&statement, params, &call));
+                let rows = call_program(execute)?;
                 Begun::Rows(Box::new(rows))
             }
         };

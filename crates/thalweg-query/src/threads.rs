@@ -41,18 +41,38 @@ pub(crate) struct Running(Arc<Threads>);
 
 impl Running {
     pub(crate) fn begin(threads: &Arc<Threads>, task: &TaskContext) -> Self {
-        let others = threads.running.fetch_add(1, Ordering::AcqRel);
-        let pool = task.memory_pool();
-        if others == 0 && matches!(pool.memory_limit(), MemoryLimit::Finite(_)) {
-            // Tasks free their memory a little later than the caller drops their rows.
-            for _ in 0..MOST_STEPS {
-                if pool.reserved() == 0 {
-                    break;
-                }
-                thread::park_timeout(STEP);
+        let (running, steps) = Self::counted(threads, task);
+        for _ in 0..steps {
+            if task.memory_pool().reserved() == 0 {
+                break;
             }
+            thread::park_timeout(STEP);
         }
-        Self(Arc::clone(threads))
+        running
+    }
+
+    /// Begins as [`Self::begin`] does, without a thread that waits.
+    pub(crate) async fn begin_async(threads: &Arc<Threads>, task: &TaskContext) -> Self {
+        let (running, steps) = Self::counted(threads, task);
+        for _ in 0..steps {
+            if task.memory_pool().reserved() == 0 {
+                break;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+        running
+    }
+
+    /// Counts the statement, and tells how long it waits for the memory of those before it: their tasks free it a little later than
+    /// the caller drops their rows.
+    fn counted(threads: &Arc<Threads>, task: &TaskContext) -> (Self, usize) {
+        let others = threads.running.fetch_add(1, Ordering::AcqRel);
+        let is_limited = matches!(task.memory_pool().memory_limit(), MemoryLimit::Finite(_));
+        let steps = match others == 0 && is_limited {
+            true => MOST_STEPS,
+            false => 0,
+        };
+        (Self(Arc::clone(threads)), steps)
     }
 
     pub(crate) fn threads(&self) -> &Threads {

@@ -26,7 +26,7 @@ enum Step {
     Encode,
 }
 
-/// What a stage has done.
+/// The work of a stage.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) calls: u64,
