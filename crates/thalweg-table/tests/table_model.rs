@@ -6,7 +6,10 @@
 
 mod common;
 
-use common::{Model, Operation, Order, Trial, operations, operations_with_deletes, sequences};
+use common::{
+    Model, Operation, Order, Times, Trial, operations, operations_with_deletes,
+    operations_with_jobs, sequences,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -58,6 +61,16 @@ fn a_table_by_hash_is_its_rows_in_order() {
 }
 
 #[test]
+fn a_table_with_many_jobs_is_its_rows_in_order() {
+    run_all(8, Order::Time, None, operations_with_jobs(200));
+}
+
+#[test]
+fn a_table_with_splits_and_many_jobs_is_its_rows_in_order() {
+    run_all(16, Order::Time, Some("500"), operations_with_jobs(200));
+}
+
+#[test]
 fn a_table_with_splits_is_its_rows_in_order() {
     run(4, Order::Time, Some("500"));
 }
@@ -80,4 +93,37 @@ fn a_table_by_arrival_is_the_rows_that_are_left() {
 #[test]
 fn a_table_by_hash_is_the_rows_that_are_left() {
     run_all(8, Order::Hash, None, operations_with_deletes(200));
+}
+
+/// Between two ranges that jobs merge lies one that they leave alone: an open row came before one of its blocks and has the same key.
+/// The two were merged as one range, with what lay between them.
+#[test]
+fn jobs_leave_a_part_alone_that_lies_between_what_they_merge() {
+    let append = |batches: &[u16], times| Operation::Append {
+        batches: batches.to_vec(),
+        times,
+        disk: false,
+    };
+    let mut trial = Trial::new(Model::new(Order::Time), 7_682_824_358_345_782_788, None);
+    for operation in [
+        append(&[14, 3, 8], Times::Anywhere),
+        append(&[11, 19, 156], Times::Rising),
+        append(&[16], Times::Anywhere),
+        Operation::Appender {
+            rows: 69,
+            times: Times::Rising,
+        },
+        append(&[10], Times::Rising),
+        append(&[148, 14, 17], Times::Rising),
+        append(&[7, 4, 5], Times::Rising),
+        Operation::Put {
+            rows: 4,
+            times: Times::Rising,
+        },
+        append(&[100], Times::Rising),
+        Operation::Jobs,
+    ] {
+        trial.run(&operation);
+    }
+    trial.check_all();
 }

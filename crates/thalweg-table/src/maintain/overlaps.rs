@@ -142,8 +142,10 @@ impl<'a> Search<'a> {
             if self.is_left_alone(&front, self.blocks) {
                 continue;
             }
-            // No other block lies between two runs: together they make fuller blocks.
-            let follows = number > 0 && last_run == Some(number - 1);
+            // No other block lies between two runs: together they make fuller blocks. Not so where a part before the front is not
+            // merged: open rows may have come between its blocks.
+            let begins_run = front.keys.first == blocks[0].key_min;
+            let follows = begins_run && number > 0 && last_run == Some(number - 1);
             match ranges.last_mut() {
                 Some(last) if follows || front.keys.first <= last.last => {
                     last.last = last.last.max(front.keys.last);

@@ -149,7 +149,26 @@ pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation, 1..most)
 }
 
-/// The same with rows that are deleted.
+/// Appends, and jobs after every few of them: what the jobs find differs more than between many scans.
+pub(crate) fn operations_with_jobs(most: usize) -> impl Strategy<Value = Vec<Operation>> {
+    let writes = |operation: &Operation| {
+        !matches!(
+            operation,
+            Operation::Scan { .. }
+                | Operation::Aggregate { .. }
+                | Operation::Partitions { .. }
+                | Operation::Keep
+                | Operation::CheckKept
+        )
+    };
+    operations(most).prop_map(move |mut operations| {
+        operations.retain(writes);
+        let chunks = operations.chunks(3);
+        { chunks.flat_map(|chunk| chunk.iter().cloned().chain([Operation::Jobs])) }.collect()
+    })
+}
+
+/// All operations, and rows that are deleted.
 pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     let more = prop_oneof![
         4 => (any::<u8>(), any::<u8>(), 1_u8..6, any::<bool>())
