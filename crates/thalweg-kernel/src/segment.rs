@@ -19,7 +19,7 @@ use thalweg_env::{Dir, Env, File, OpenMode, is_unreadable};
 
 pub(crate) const SEGMENT_MAGIC: &[u8; 8] = b"THWLOG01";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 128;
-pub(crate) const FORMAT_VERSION: u32 = 5;
+pub(crate) const FORMAT_VERSION: u32 = 6;
 /// Size of the first segment of an epoch; each next one is twice as large, up to the option.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio

@@ -19,7 +19,7 @@ const REMOVED_FILES: usize = 8;
 const BASE_MEMORY_BYTES: u64 = 128 << 10;
 const TABLE_MEMORY_BYTES: u64 = 4 << 10;
 /// Memory of a block in the index and of its head in the cache, and of each of its columns.
-const BLOCK_MEMORY_BYTES: u64 = 1 << 10;
+const BLOCK_MEMORY_BYTES: u64 = 1_056;
 const COLUMN_MEMORY_BYTES: u64 = 384;
 /// Disk space of a database without tables, less its segments.
 const BASE_DISK_BYTES: u64 = 64 << 10;

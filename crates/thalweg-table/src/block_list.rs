@@ -3,7 +3,7 @@
 //! Invariants: blocks come in the order of their first rows, by key and, where keys are equal, by arrival, as a scan
 //! takes them. Two neighbouring runs never overlap: every row of the first comes before every row of the second.
 
-use crate::arrival::{Arrival, arrival};
+use crate::arrival::Arrival;
 use crate::deleted_rows::{Block, step_into};
 use crate::table::TableView;
 use std::collections::HashMap;
@@ -34,16 +34,6 @@ pub(crate) struct Fragment {
 
 /// Where a row is in the order of its table.
 pub(crate) type Place = (i64, Arrival);
-
-/// The place of the first row of a block.
-pub(crate) fn start(block: &Entry) -> Place {
-    (block.key_min, arrival(block))
-}
-
-/// The place of the last row of a block.
-pub(crate) fn end(block: &Entry) -> Place {
-    (block.key_max, arrival(block))
-}
 
 impl BlockList {
     /// Walks the whole index.
@@ -102,13 +92,14 @@ pub(crate) fn runs<'a>(blocks: impl IntoIterator<Item = &'a Entry>) -> Vec<Range
             Some(run) if overlaps(reach, block) => run.end = at + 1,
             _ => runs.push(at..at + 1),
         }
-        reach = reach.max(Some(end(block)));
+        reach = reach.max(Some(block.end()));
     }
     runs
 }
 
-fn overlaps(reach: Option<Place>, block: &Entry) -> bool {
-    reach.is_some_and(|reach| reach >= start(block))
+/// Whether what reaches so far overlaps an entry after it.
+pub(crate) fn overlaps(reach: Option<Place>, block: &Entry) -> bool {
+    reach.is_some_and(|reach| reach >= block.start())
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use crate::column::Encoders;
 use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::jobs::board::{Board, JobLimits, JobThread, MaintenanceMode};
-use crate::known_blocks::AllKnownBlocks;
 use crate::layouts::Layouts;
 use crate::maintain::raw_sizes::RawSizes;
 use crate::pool::Pool;
@@ -151,7 +150,6 @@ struct Inner {
     has_dropped: AtomicBool,
     /// The state of the jobs.
     board: Arc<Board>,
-    known_blocks: AllKnownBlocks,
 }
 
 /// State that is kept between calls of `maintain`.
@@ -198,7 +196,6 @@ impl Engine {
             table_turns: AllTurns::default(),
             has_dropped: AtomicBool::new(false),
             board: Arc::default(),
-            known_blocks: AllKnownBlocks::default(),
         });
         Self {
             handle: Arc::new(Handle { jobs: None, inner }),
@@ -302,11 +299,6 @@ impl Engine {
     /// Held by whoever maintains a table.
     pub(crate) fn maintenance(&self) -> &Turns<Maintenance> {
         &self.handle.inner.maintenance
-    }
-
-    /// Facts about the blocks of the tables.
-    pub(crate) fn known_blocks(&self) -> &AllKnownBlocks {
-        &self.handle.inner.known_blocks
     }
 
     /// The turns of those who delete rows of a table or merge its blocks.

@@ -1,9 +1,9 @@
 //! Which rows of a table came late.
 //!
 //! Invariants: rows of a block are late if blocks with keys around its own had come before; rows that are in no block yet, if any
-//! larger key had. What comes after the last arrival so far is added without looking at what was added before again.
+//! larger key had, deleted or not.
 
-use crate::arrival::{Arrival, arrival};
+use crate::arrival::Arrival;
 use std::collections::BTreeMap;
 use thalweg_kernel::OpenRows;
 use thalweg_kernel::index::Entry;
@@ -14,8 +14,6 @@ pub(crate) struct Came {
     pub(crate) keys: (i64, i64),
     pub(crate) arrival: Arrival,
     pub(crate) rows: u64,
-    /// In a block by now.
-    pub(crate) in_block: bool,
 }
 
 impl Came {
@@ -23,9 +21,8 @@ impl Came {
     pub(crate) fn of_block(block: &Entry) -> Self {
         Self {
             keys: (block.key_min, block.key_max),
-            arrival: arrival(block),
+            arrival: block.arrival(),
             rows: block.rows,
-            in_block: true,
         }
     }
 
@@ -38,67 +35,29 @@ impl Came {
                 ordinal: 0,
             },
             rows: open.part.rows.into(),
-            in_block: false,
         }
     }
 }
 
-/// Counts late rows, of blocks that are added in the order of their arrival.
-#[derive(Debug, Default)]
-pub(crate) struct LateRows {
-    earlier: Keys,
-    /// The arrivals that have raised the largest key, and what it was from then on.
-    high_keys: Vec<(Arrival, i64)>,
-    last: Option<Arrival>,
-    rows: u64,
-}
-
-impl LateRows {
-    /// Adds the rows of a block, which came after all others.
-    pub(crate) fn add(&mut self, came: &Came) {
-        if self.earlier.add(came.keys) {
-            self.rows += came.rows;
-        }
-        let (_, last) = came.keys;
-        if self.high_keys.last().is_none_or(|(_, high)| *high < last) {
-            self.high_keys.push((came.arrival, last));
-        }
-        self.last = self.last.max(Some(came.arrival));
-    }
-
-    /// When the last of these rows came.
-    pub(crate) fn last_arrival(&self) -> Option<Arrival> {
-        self.last
-    }
-
-    /// The late rows of the blocks, and those of open rows, which are given in the order of their arrival.
-    pub(crate) fn with_open_rows(&self, open: impl IntoIterator<Item = Came>) -> u64 {
-        let mut rows = self.rows;
-        let mut high_key_of_open = i64::MIN;
-        for came in open {
-            let (first, last) = came.keys;
-            let before = self
-                .high_keys
-                .partition_point(|(arrival, _)| *arrival < came.arrival);
-            let high_key = before
-                .checked_sub(1)
-                .map_or(i64::MIN, |at| self.high_keys[at].1);
-            if first < high_key.max(high_key_of_open) {
-                rows += came.rows;
-            }
-            high_key_of_open = high_key_of_open.max(last);
-        }
-        rows
-    }
-}
-
-/// The late rows of what came, in any order.
+/// The late rows of blocks, in any order.
 pub(crate) fn late_rows(mut came: Vec<Came>) -> u64 {
     came.sort_unstable_by_key(|came| came.arrival);
-    let mut late = LateRows::default();
-    let (blocks, open): (Vec<Came>, Vec<Came>) = came.into_iter().partition(|came| came.in_block);
-    blocks.iter().for_each(|came| late.add(came));
-    late.with_open_rows(open)
+    let mut earlier = Keys::default();
+    let late = came.iter().filter(|came| earlier.add(came.keys));
+    late.map(|came| came.rows).sum()
+}
+
+/// The late rows among open ones, which are given in the order of their arrival, each with the largest key of the blocks that had
+/// come before.
+pub(crate) fn late_open_rows(open: impl IntoIterator<Item = (Came, Option<i64>)>) -> u64 {
+    let mut high_key_of_open = None;
+    let late = open.into_iter().filter(|(came, high_key)| {
+        let (first, last) = came.keys;
+        let is_late = Some(first) < (*high_key).max(high_key_of_open);
+        high_key_of_open = high_key_of_open.max(Some(last));
+        is_late
+    });
+    late.map(|(came, _)| came.rows).sum()
 }
 
 /// About how many rows of blocks came late, in any order: of each block as large a part as of its range of keys blocks had come
@@ -165,16 +124,15 @@ mod tests {
     use super::*;
     use thalweg_kernel::CommitNo;
 
-    /// Ten rows of a block or of none, with these keys, of a commit.
-    fn came(keys: (i64, i64), commit: u64, in_block: bool) -> Came {
+    /// Ten rows of a commit with these keys.
+    fn came(keys: (i64, i64), commit: u64) -> Came {
         Came {
             keys,
             arrival: Arrival {
                 commit: CommitNo(commit),
                 ordinal: 0,
             },
-            rows: if in_block { 10 } else { 1 },
-            in_block,
+            rows: 10,
         }
     }
 
@@ -182,35 +140,28 @@ mod tests {
         let blocks = blocks.iter();
         late_rows(
             blocks
-                .map(|(first, last, commit)| came((*first, *last), *commit, true))
+                .map(|(first, last, commit)| came((*first, *last), *commit))
                 .collect(),
         )
     }
 
     #[test]
-    fn open_rows_are_late_behind_any_larger_key() {
-        let mut rows = vec![came((0, 9), 1, true), came((30, 39), 2, true)];
-        rows.extend([came((40, 40), 3, false), came((41, 41), 4, false)]);
-        assert_eq!(late_rows(rows.clone()), 0);
-        // Into a block, between blocks, among other open rows; not behind an equal key.
-        rows.extend([(5, 5), (20, 20), (40, 40)].map(|keys| came(keys, 5, false)));
-        assert_eq!(late_rows(rows.clone()), 3);
-        rows.push(came((41, 41), 8, false));
-        assert_eq!(late_rows(rows.clone()), 3);
-        // A block that came later makes none of them late.
-        rows.push(came((50, 60), 9, true));
-        assert_eq!(late_rows(rows), 3);
+    fn open_rows_are_late_after_any_larger_key() {
+        // Of blocks that had come before up to the second number, or of other open rows; not after an equal key.
+        let late = |rows: &[(i64, Option<i64>)]| {
+            let rows = (1..).zip(rows);
+            late_open_rows(rows.map(|(commit, (key, high))| (came((*key, *key), commit), *high)))
+        };
+        assert_eq!(late(&[(40, None), (41, Some(39)), (41, Some(41))]), 0);
+        assert_eq!(late(&[(5, Some(39)), (20, Some(39))]), 20);
+        assert_eq!(late(&[(41, None), (40, None), (41, Some(60))]), 20);
     }
 
     #[test]
     fn the_rows_of_an_overlap_are_counted_by_keys() {
         let rows = |blocks: &[(i64, i64)]| {
             let blocks = (1..).zip(blocks);
-            overlapping_rows(
-                blocks
-                    .map(|(commit, keys)| came(*keys, commit, true))
-                    .collect(),
-            )
+            overlapping_rows(blocks.map(|(commit, keys)| came(*keys, commit)).collect())
         };
         assert_eq!(rows(&[(0, 100), (100, 200), (200, 300)]), 0);
         assert_eq!(rows(&[(0, 100), (50, 150)]), 5);

@@ -6,7 +6,7 @@
 //! wanted ranges, by one reader of the block that checks each prelude once. A reader keeps the snapshot that its blocks are from,
 //! unless they are from a task: who holds one may read them, however late, and whoever planned the scan may be gone by then.
 
-use crate::arrival::{Arrival, arrival};
+use crate::arrival::Arrival;
 use crate::buffers::Buffers;
 use crate::closed::Closed;
 use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
@@ -312,7 +312,7 @@ impl Reader {
         self.push(&mut decoder, entry, wanted)?;
         let batch = self.finished(&mut decoder, &mut deleted, std::slice::from_ref(found))?;
         self.decoders.give(decoder);
-        let arrival = arrival(entry);
+        let arrival = entry.arrival();
         if entry.sorted {
             return Ok(Sorted {
                 keys,

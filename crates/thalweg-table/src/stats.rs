@@ -1,15 +1,20 @@
 //! Facts about a table that need none of its rows, but for keys beside deleted ones.
 //!
-//! Invariants: the totals come from the root of the index and the open rows, in the same time however many blocks there are;
-//! fragments and late rows take a walk of the index the first time, and what has changed since then; lists of blocks, and the
-//! extreme keys where rows are deleted, walk the index each time.
+//! Invariants: the totals come from the root of the index and the open rows, in the same time however many blocks there are; late
+//! rows take a walk of what is not in order of the index, the extreme keys where rows are deleted one to the first that is not, lists
+//! of blocks one of all.
 
 use crate::block_list::BlockList;
+use crate::deleted_rows::{Block, step_into};
+use crate::late::{Came, late_open_rows};
+use crate::overlap::{high_keys_before, late_rows_in_blocks, ranges_from_right};
 use crate::range::KeyRange;
 use crate::reader::Reader;
 use crate::table::{Table, TableStats, TableView};
 use std::collections::BTreeMap;
-use thalweg_kernel::index::Entry;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use thalweg_kernel::index::{Entry, Step};
 use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::{CommitNo, FileId, Result};
 
@@ -94,7 +99,7 @@ impl Table {
 }
 
 impl TableView {
-    /// Facts about the table. The first call after an opening takes a walk of its index, others what has changed since.
+    /// Facts about the table. Takes a walk of those parts of its index where blocks overlap, or have deleted rows.
     ///
     /// # Errors
     /// When the index cannot be read.
@@ -212,68 +217,124 @@ impl TableView {
 }
 
 fn stats(view: &TableView) -> Result<TableStats> {
-    let engine = view.engine();
     let totals = view.totals();
-    let known = engine.known_blocks();
-    let (table, store) = (view.snapshot(), engine.kernel().store());
-    let (fragments, late_rows) = known.with(table, store, |known| {
-        (known.fragments(), known.late_rows(table))
-    })?;
-    let newest = engine.newest()?;
-    if known.len() > newest.table_count() {
-        // Some were dropped.
-        known.retain(|table| newest.table(table).is_some());
-    }
     let keys = match view.snapshot().masks() {
         None => view.key_range(),
-        Some(_) => keys_of_kept_rows(view, &BlockList::read(view)?)?,
+        Some(_) => keys_of_kept_rows(view)?,
     };
+    let total = view.snapshot().tree.total();
     Ok(TableStats {
         rows: totals.rows,
         bytes: totals.bytes,
         blocks: totals.blocks,
-        fragments,
+        fragments: total.map_or(0, Entry::fragment_count).into(),
         open_rows: totals.open_rows,
-        late_rows,
+        late_rows: late_rows(view)?,
         min_key: keys.map(|KeyRange { first, .. }| first),
         max_key: keys.map(|KeyRange { last, .. }| last),
     })
 }
 
+/// Rows that came late and were not put in order yet.
+fn late_rows(view: &TableView) -> Result<u64> {
+    let (table, store) = (view.snapshot(), view.engine().kernel().store());
+    let open = table.open_rows().map(|open| {
+        let hidden = table.hidden_in(open);
+        let hidden = hidden.map_or(0, |hidden| hidden.rows().into());
+        let came = Came::of_open_rows(open);
+        Came {
+            rows: came.rows.saturating_sub(hidden),
+            ..came
+        }
+    });
+    let open: Vec<Came> = open.collect();
+    let commits: Vec<CommitNo> = open.iter().map(|came| came.arrival.commit).collect();
+    let high_keys = high_keys_before(&commits, table, store)?;
+    Ok(late_rows_in_blocks(table, store)? + late_open_rows(open.into_iter().zip(high_keys)))
+}
+
 /// The smallest and the largest key of the rows that are not deleted. Of the blocks with deleted ones only those are read that
 /// could have it.
-fn keys_of_kept_rows(view: &TableView, list: &BlockList) -> Result<Option<KeyRange>> {
+fn keys_of_kept_rows(view: &TableView) -> Result<Option<KeyRange>> {
     let reader = Reader::new(view, Some(&[]), KeyRange::ALL)?;
     let mut found: Option<KeyRange> = None;
-    let mut add = |first, last| {
-        let (least, most) = found.map_or((first, last), |found| (found.first, found.last));
-        found = Some(KeyRange {
-            first: least.min(first),
-            last: most.max(last),
-        });
-        found
-    };
-    let mut known = None;
     for open in reader.open_rows()? {
-        if let (Some(first), Some(last)) = (open.keys.first(), open.keys.last()) {
-            known = add(*first, *last);
+        found = with_keys(found, open.keys.first(), open.keys.last());
+    }
+    let Some(total) = view.snapshot().tree.total() else {
+        return Ok(found);
+    };
+    // What begins after the smallest key that was found cannot have it.
+    let all = total.key_min..=total.key_max;
+    let mut least = found.map(|found| found.first);
+    each_kept(view, &reader, all, |next| match next {
+        Next::Entry(entry) => least.is_some_and(|least| entry.key_min >= least),
+        Next::Keys(first, _) => {
+            least = Some(least.map_or(first, |least| least.min(first)));
+            false
+        }
+    })?;
+    // Entries come in the order of their smallest keys.
+    let mut most = found.map(|found| found.last);
+    for first in ranges_from_right(total) {
+        each_kept(view, &reader, first..=total.key_max, |next| match next {
+            Next::Entry(entry) => most.is_some_and(|most| entry.key_max <= most),
+            Next::Keys(_, last) => {
+                most = most.max(Some(last));
+                false
+            }
+        })?;
+        if most.is_some_and(|most| most >= first) {
+            break;
         }
     }
-    for (at, block) in list.blocks.iter().enumerate() {
-        if !list.masks.contains_key(&at) {
-            known = add(block.key_min, block.key_max);
-        }
-    }
-    for at in list.masks.keys() {
-        let block = list.block(*at);
-        let (first, last) = (block.entry.key_min, block.entry.key_max);
-        if known.is_some_and(|known| known.covers(first, last)) {
+    Ok(least
+        .zip(most)
+        .map(|(first, last)| KeyRange { first, last }))
+}
+
+/// What a walk for kept rows has met.
+enum Next<'a> {
+    /// An entry: is it to be skipped?
+    Entry(&'a Entry),
+    /// The smallest and the largest key of the rows that are left of an entry.
+    Keys(i64, i64),
+}
+
+/// Calls `meet` for the entries of a range, and with the keys of those that it does not skip.
+fn each_kept(
+    view: &TableView,
+    reader: &Reader,
+    range: RangeInclusive<i64>,
+    mut meet: impl FnMut(Next<'_>) -> bool,
+) -> Result<()> {
+    let (table, store) = (view.snapshot(), view.engine().kernel().store());
+    let mut walk = table.tree.walk(Some(range), Arc::clone(store));
+    while let Some(entry) = walk.next_at(|entry, place| match meet(Next::Entry(entry)) {
+        true => Step::Skip,
+        false if !table.hides_below(entry, place.as_ref()) => Step::Take,
+        false => step_into(table, entry, place),
+    })? {
+        if !table.hides_below(&entry, walk.place().as_ref()) {
+            meet(Next::Keys(entry.key_min, entry.key_max));
             continue;
         }
+        let block = Block::found(table, entry, walk.place());
         let rows = reader.sorted_block(&block)?;
         if let (Some(first), Some(last)) = (rows.keys.first(), rows.keys.last()) {
-            known = add(*first, *last);
+            meet(Next::Keys(*first, *last));
         }
     }
-    Ok(known)
+    Ok(())
+}
+
+/// The range of the keys that were found and these.
+fn with_keys(found: Option<KeyRange>, first: Option<&i64>, last: Option<&i64>) -> Option<KeyRange> {
+    let (Some(first), Some(last)) = (first, last) else {
+        return found;
+    };
+    Some(KeyRange {
+        first: found.map_or(*first, |found| found.first.min(*first)),
+        last: found.map_or(*last, |found| found.last.max(*last)),
+    })
 }

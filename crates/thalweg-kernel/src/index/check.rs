@@ -87,6 +87,13 @@ pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str>
     if !inherits && commits(entry) != commits(sum) {
         return Some("commits do not add up");
     }
+    let last = match inherits && sum.is_page_in_order() {
+        true => sum.last.after(entry.first_commit, entry.ordinal),
+        false => sum.last,
+    };
+    if (entry.sorted, entry.last, entry.fragments) != (sum.sorted, last, sum.fragments) {
+        return Some("the order of blocks does not add up");
+    }
     let flags = |entry: &Entry| (entry.versions, entry.rewritten, entry.block_keys);
     if flags(entry) != flags(sum) {
         return Some("what holds of all blocks does not add up");

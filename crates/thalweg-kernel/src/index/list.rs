@@ -6,7 +6,7 @@
 //! flank costs some 20 bytes besides its summaries.
 
 use super::summary_bytes::{encode_column, parse_column};
-use super::{Address, BlockKeys, Entry, MAX_SUMMARIES, Summaries, SummaryList};
+use super::{Address, Arrival, BlockKeys, Entry, MAX_SUMMARIES, Summaries, SummaryList};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, FileId};
 use crate::summary::SummaryKind;
@@ -232,6 +232,12 @@ fn encode_entry(entry: &Entry, set: usize, before: &Before, out: &mut Vec<u8>) {
         put_varint(u128::from(entry.blocks), out);
         put_varint(u128::from(entry.block_bytes), out);
         put_varint(u128::from(entry.first_commit.0 - entry.commit_min.0), out);
+        put_varint(u128::from(entry.fragments), out);
+    }
+    if entry.is_page_in_order() {
+        let last = entry.last;
+        put_varint(u128::from(last.commit.0 - entry.commit_min.0), out);
+        put_zigzag(i128::from(last.ordinal) - i128::from(entry.ordinal), out);
     }
     if set != before.set {
         put_varint(set as u128, out);
@@ -376,11 +382,16 @@ fn parse_entry(
     let has = |flag: u8| flags & flag != 0;
     let is_page = has(ENTRY_PAGE);
     let (mut level, mut blocks, mut block_bytes, mut first_after) = (0, 1, 0, 0);
+    let (mut fragments, mut last_after) = (0, None);
     if is_page {
         level = reader.u8()?;
         blocks = reader.varint_u64()?;
         block_bytes = reader.varint_u64()?;
         first_after = reader.varint_u64()?;
+        fragments = reader.varint_u32()?;
+        if has(ENTRY_SORTED) {
+            last_after = Some((reader.varint_u64()?, reader.zigzag()?));
+        }
         if level == 0 {
             return Err("a page is at the level of blocks".into());
         }
@@ -409,7 +420,7 @@ fn parse_entry(
         "a commit is out of range",
     )?;
     let commit_span = reader.varint_u64()?;
-    let ordinal = plus(
+    let ordinal: u32 = plus(
         i128::from(before.ordinal),
         reader.zigzag()?,
         "an ordinal is out of range",
@@ -433,9 +444,17 @@ fn parse_entry(
             .map(CommitNo)
             .ok_or("a commit is out of range")
     };
+    let last = last_after.map(|(commit, after)| {
+        Ok::<_, &'static str>(Arrival {
+            commit: commit_after(commit)?,
+            ordinal: plus(i128::from(ordinal), after, "an ordinal is out of range")?,
+        })
+    });
     let entry = Entry {
         level,
         sorted: has(ENTRY_SORTED),
+        last: last.transpose()?.unwrap_or_default(),
+        fragments,
         fragment: has(ENTRY_FRAGMENT),
         versions: has(ENTRY_VERSIONS),
         rewritten,

@@ -88,6 +88,29 @@ pub struct EntryKey {
     pub ordinal: u32,
 }
 
+/// When rows came, to be compared with others of their table: by commit, then by number in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arrival {
+    /// The commit.
+    pub commit: CommitNo,
+    /// The number of the block within the commit.
+    pub ordinal: u32,
+}
+
+impl Arrival {
+    /// What a number that counts from `first` is where it counts from 0.
+    fn counted_from(self, first: u32) -> Self {
+        let ordinal = self.ordinal.saturating_sub(first);
+        Self { ordinal, ..self }
+    }
+
+    /// What a number that counts from 0 is in a commit where it counts from `first`.
+    fn after(self, commit: CommitNo, first: u32) -> Self {
+        let ordinal = first.saturating_add(self.ordinal);
+        Self { commit, ordinal }
+    }
+}
+
 /// The smallest and the largest of the keys that blocks have of their own: tiles, or what else a layout keeps out of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockKeys {
@@ -112,8 +135,12 @@ impl BlockKeys {
 pub struct Entry {
     /// 0 for a block, the level of the page (1 = its entries are items) otherwise.
     pub level: u8,
-    /// All rows of the block are in key order (pages: meaningless, false).
+    /// All rows below are in key order: those of each block are, and each block ends before the next one begins.
     pub sorted: bool,
+    /// Of a page whose rows are in order: the arrival of the last block below. Of others nothing, all zeros.
+    pub last: Arrival,
+    /// Fragments among the items below; of an item 0, whether it is a fragment or not.
+    pub fragments: u32,
     /// It is the root page of a fragment, an item of the tree like a block, and all below lies in the fragment.
     pub fragment: bool,
     /// Two rows of a block below have the same coordinates (arrays alone).
@@ -147,6 +174,34 @@ pub struct Entry {
     pub columns: Summaries,
 }
 
+/// Whether the rows below some entries are in order, as far as they were looked at.
+struct Order {
+    sorted: bool,
+    end: (i64, Arrival),
+}
+
+impl Order {
+    fn after(first: &Entry) -> Self {
+        Self {
+            sorted: first.sorted,
+            end: first.end(),
+        }
+    }
+
+    fn add(&mut self, next: &Entry) {
+        self.sorted &= next.sorted && self.end < next.start();
+        self.end = next.end();
+    }
+
+    fn put_into(self, page: &mut Entry) {
+        page.sorted = self.sorted;
+        page.last = match self.sorted {
+            true => self.end.1,
+            false => Arrival::default(),
+        };
+    }
+}
+
 impl Entry {
     /// An entry of which nothing is known: level and address are enough to load a page.
     #[must_use]
@@ -155,6 +210,8 @@ impl Entry {
         Self {
             level: 0,
             sorted: false,
+            last: Arrival::default(),
+            fragments: 0,
             fragment: false,
             versions: false,
             rewritten: 0,
@@ -183,6 +240,46 @@ impl Entry {
         }
     }
 
+    /// When its first rows came; of a page those of the leftmost block.
+    #[must_use]
+    pub fn arrival(&self) -> Arrival {
+        Arrival {
+            commit: self.first_commit,
+            ordinal: self.ordinal,
+        }
+    }
+
+    /// The place of its first row in the order of its table: the smallest key, and when rows with it came.
+    #[must_use]
+    pub fn start(&self) -> (i64, Arrival) {
+        (self.key_min, self.arrival())
+    }
+
+    /// The place of its last row; of a page whose rows are not in order a place before which some of them may lie.
+    #[must_use]
+    pub fn end(&self) -> (i64, Arrival) {
+        let last = match self.is_page_in_order() {
+            true => self.last,
+            false => self.arrival(),
+        };
+        (self.key_max, last)
+    }
+
+    /// Whether it is a page below which all rows are in order.
+    #[must_use]
+    pub fn is_page_in_order(&self) -> bool {
+        self.sorted && self.level > 0
+    }
+
+    /// Fragments at it or among the items below.
+    #[must_use]
+    pub fn fragment_count(&self) -> u32 {
+        match self.fragment {
+            true => 1,
+            false => self.fragments,
+        }
+    }
+
     /// Whether it is a block, not a page.
     #[must_use]
     pub fn is_block(&self) -> bool {
@@ -198,9 +295,18 @@ impl Entry {
         }
     }
 
-    /// The same entry with rows of the commits from `first` to `last`, as number `ordinal` of `first`.
+    /// The same entry with rows of the commits from `first` to `last`, as number `ordinal` of `first`; the blocks of a fragment that
+    /// was written before its commit had a number take those from `ordinal` on.
     #[must_use]
     pub fn committed(mut self, first: CommitNo, last: CommitNo, ordinal: u32) -> Self {
+        // It may have been given a number before, for a commit that was not written.
+        let counts_from = match self.commit_max.0 {
+            0 => 0,
+            _ => self.ordinal,
+        };
+        if self.is_page_in_order() {
+            self.last = self.last.counted_from(counts_from).after(first, ordinal);
+        }
         (self.commit_min, self.commit_max, self.first_commit) = (first, last, first);
         self.ordinal = ordinal;
         self
@@ -233,7 +339,8 @@ impl Entry {
         list::bytes_of(self)
     }
 
-    /// Adds all that lies below this entry to `parent`: counts, ranges, summaries.
+    /// Adds all that lies below this entry to `parent`: counts, ranges, summaries. Whether its rows are in order follows from all of
+    /// its entries alone.
     pub fn merge_into(&self, parent: &mut Entry) {
         let mut columns = SummaryList::from(&parent.columns);
         self.merge_counts_into(parent);
@@ -249,6 +356,7 @@ impl Entry {
         parent.rewritten = parent.rewritten.min(self.rewritten);
         let keys = parent.block_keys.zip(self.block_keys);
         parent.block_keys = keys.map(|(parent, below)| parent.merge(below));
+        parent.fragments = parent.fragments.saturating_add(self.fragment_count());
         parent.rows += self.rows;
         parent.blocks += self.blocks;
         parent.block_bytes += self.block_bytes;
@@ -267,17 +375,20 @@ impl Entry {
         let first = entries.next()?;
         let mut page = Entry {
             level,
-            sorted: false,
             fragment: false,
+            fragments: first.fragment_count(),
             address: Address::default(),
             ..first.clone()
         };
         let mut columns = SummaryList::from(&first.columns);
+        let mut order = Order::after(first);
         for entry in entries {
             entry.merge_counts_into(&mut page);
             columns.merge(&entry.columns);
+            order.add(entry);
         }
         page.columns = columns.into();
+        order.put_into(&mut page);
         Some(page)
     }
 
@@ -303,9 +414,19 @@ impl Entry {
             self.level > 0 || self.block_bytes == u64::from(self.address.bytes),
             "a block has two lengths",
         )?;
+        let last = self.last;
+        let is_of_its_commits = self.commit_min <= last.commit && last.commit <= self.commit_max;
         ensure(
-            self.level == 0 || !self.sorted,
-            "a page is marked as sorted",
+            match self.is_page_in_order() {
+                true => is_of_its_commits,
+                false => last == Arrival::default(),
+            },
+            "the last block of a page is of none of its commits, or named where rows are not in order",
+        )?;
+        ensure(
+            u64::from(self.fragments) <= self.blocks
+                && (self.fragments == 0 || self.level > 0 && !self.fragment),
+            "an entry has more fragments below it than blocks",
         )?;
         ensure(
             self.level > 0 || self.first_commit == self.commit_min,

@@ -17,7 +17,7 @@ use crate::wire::{Fault, Parsed, Reader, is_sound, sealing_crc};
 use std::sync::{Arc, OnceLock};
 
 const MAGIC: [u8; 4] = *b"TIPG";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Bytes of a page in front of its entries.
 const PAGE_HEADER_BYTES: usize = 32;
@@ -116,6 +116,8 @@ pub struct Page {
     children: Vec<Arc<Child>>,
     /// One for each child: the totals of it and of all children before it.
     marks: Vec<Mark>,
+    /// So many children at the front are in order, each of them and one before the other.
+    in_order: usize,
     /// Set once the page is on disk.
     address: OnceLock<Address>,
 }
@@ -155,7 +157,7 @@ impl<T: PageLoader + ?Sized> PageLoader for Arc<T> {
 impl Page {
     /// A page that is not on disk.
     pub(super) fn new(table: TableId, level: u8, children: Vec<Arc<Child>>) -> Self {
-        Self::with_marks(table, level, children, Vec::new())
+        Self::with_marks(table, level, children, Vec::new(), 0)
     }
 
     /// A page in the place of `self`, with other children.
@@ -170,15 +172,17 @@ impl Page {
             .count();
         let mut marks = Vec::with_capacity(children.len());
         marks.extend_from_slice(&self.marks[..same]);
-        Self::with_marks(self.table, self.level, children, marks)
+        let in_order = self.in_order.min(same);
+        Self::with_marks(self.table, self.level, children, marks, in_order)
     }
 
-    /// `marks` are those of the first children, as many as are known.
+    /// `marks` are those of the first children, as many as are known; of these `in_order` at the front are.
     fn with_marks(
         table: TableId,
         level: u8,
         children: Vec<Arc<Child>>,
         mut marks: Vec<Mark>,
+        mut in_order: usize,
     ) -> Self {
         assert!((1..=MAX_LEVEL).contains(&level), "a page of level {level}");
         assert!(!children.is_empty(), "a page without entries");
@@ -187,6 +191,14 @@ impl Page {
             summaries: 0,
             bytes: 0,
         });
+        while in_order >= marks.len() && in_order < children.len() {
+            let entry = &children[in_order].entry;
+            let before = in_order.checked_sub(1).map(|at| &children[at].entry);
+            if !entry.sorted || before.is_some_and(|before| before.end() >= entry.start()) {
+                break;
+            }
+            in_order += 1;
+        }
         for Child { entry, bytes, .. } in children[marks.len()..].iter().map(AsRef::as_ref) {
             let key_max = last.key_max.max(entry.key_max);
             last = Mark {
@@ -201,8 +213,16 @@ impl Page {
             level,
             children,
             marks,
+            in_order,
             address: OnceLock::new(),
         }
+    }
+
+    /// Notes in the entry of this page whether all rows below are in order.
+    pub(super) fn note_order(&self, entry: &mut Entry) {
+        entry.sorted = self.in_order == self.children.len();
+        let last = self.children.last().filter(|_| entry.sorted);
+        entry.last = last.map_or_else(Default::default, |last| last.entry.end().1);
     }
 
     /// The table whose rows are below.

@@ -216,6 +216,7 @@ impl<'a> Update<'a> {
         {
             item.merge_into(&mut entry);
         }
+        changed.note_order(&mut entry);
         Ok(vec![self.made(entry, changed)])
     }
 

@@ -112,12 +112,13 @@ impl Heritage {
 
     pub(super) fn give(heritage: Option<Self>, entry: &Entry) -> Option<Entry> {
         let heritage = heritage.filter(|_| entry.commit_max.0 == 0)?;
-        let ordinal = heritage.ordinal.saturating_add(entry.ordinal);
-        Some(
-            entry
-                .clone()
-                .committed(heritage.commit, heritage.commit, ordinal),
-        )
+        let Self { commit, ordinal } = heritage;
+        let own_ordinal = ordinal.saturating_add(entry.ordinal);
+        let mut given = entry.clone().committed(commit, commit, own_ordinal);
+        if given.is_page_in_order() {
+            given.last = entry.last.after(commit, ordinal);
+        }
+        Some(given)
     }
 }
 

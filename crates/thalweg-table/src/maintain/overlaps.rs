@@ -4,7 +4,7 @@
 //! blocks that overlap in one place are merged by commits that follow each other, a part of them at a time. Ranges with open rows
 //! that came before some of their blocks did are left alone.
 
-use crate::block_list::{BlockList, Place, end, runs, start};
+use crate::block_list::{BlockList, Place, runs};
 use crate::maintain::cost::cost;
 use crate::maintain::due::{DEEP_BLOCKS, Stage};
 use crate::range::KeyRange;
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
     ) -> Option<KeyRange> {
         let among = |block: &&&Entry| commits.contains(&block.first_commit);
         let members: Vec<&Entry> = blocks.iter().filter(among).copied().collect();
-        let ends_there = |block: &&&Entry| end(block) >= crowd.place;
+        let ends_there = |block: &&&Entry| block.end() >= crowd.place;
         let blocks: Vec<&Entry> = members.iter().filter(ends_there).copied().collect();
         // Those that are in the place come first, and overlap there.
         let run = runs(blocks.iter().copied()).into_iter().next()?;
@@ -302,20 +302,20 @@ impl Crowd {
         let mut place = None;
         for (at, block) in blocks.iter().enumerate() {
             while let Some(Reverse((_, gone))) =
-                here.peek().filter(|first| first.0.0 < start(block))
+                here.peek().filter(|first| first.0.0 < block.start())
             {
                 work -= weight(blocks[*gone]);
                 here.pop();
             }
-            here.push(Reverse((end(block), at)));
+            here.push(Reverse((block.end(), at)));
             work += weight(block);
             if work > greatest {
-                (greatest, place) = (work, Some(start(block)));
+                (greatest, place) = (work, Some(block.start()));
             }
         }
         let place = place?;
         let mut commits: BTreeMap<CommitNo, (u64, f64)> = BTreeMap::new();
-        let there = |block: &&&Entry| start(block) <= place && end(block) >= place;
+        let there = |block: &&&Entry| block.start() <= place && block.end() >= place;
         for block in blocks.iter().filter(there) {
             let keys = block.key_max.abs_diff(block.key_min) as f64 + 1.0;
             let of_commit = commits.entry(block.first_commit).or_default();

@@ -3,7 +3,6 @@
 //! Invariants: a step takes a bounded amount of work, and what it takes of a file is worth the copying of the rest; steps for
 //! somebody who waits take all there is, those of jobs what is due.
 
-use crate::arrival::arrival;
 use crate::block_list::{BlockList, runs};
 use crate::jobs::board::JobKind;
 use crate::maintain::cost::cost;
@@ -553,7 +552,7 @@ impl Step {
             let same_key = |(block, _): &(&Entry, &Range<usize>)| block.key_min <= last.key_max;
             let mut behind = { blocks.iter().zip(&self.cuts).skip(group.end) }.take_while(same_key);
             // What a block that is merged in the same step becomes may come before the rows of this group that it came behind.
-            behind.all(|(next, cut)| cut.is_empty() && arrival(first) < arrival(next))
+            behind.all(|(next, cut)| cut.is_empty() && first.arrival() < next.arrival())
         };
         while group.len() > 1 {
             if comes_first(&group) {

@@ -5,7 +5,7 @@
 //! keys are equal, by arrival. Open rows are cut where the next block begins, so that one late row makes one block
 //! overlap and not all that follow.
 
-use crate::block_list::{Place, end, start};
+use crate::block_list::Place;
 use crate::definition::TableDefinition;
 use crate::deleted_rows::Block;
 use crate::engine::Engine;
@@ -319,9 +319,9 @@ impl Planner {
         let Some(block) = self.rows.blocks.pop_front() else {
             return Ok(None);
         };
-        let first = start(&block.entry);
+        let first = block.entry.start();
         let follows = !self.reaches(first);
-        self.reach = self.reach.max(Some(end(&block.entry)));
+        self.reach = self.reach.max(Some(block.entry.end()));
         let reader = Arc::clone(&self.reader);
         if !(follows && self.ends_before_next(&block.entry, 0, open)?) {
             let rows = usize::try_from(block.entry.rows).unwrap_or(usize::MAX);
@@ -339,7 +339,7 @@ impl Planner {
             && self.ends_before_next(&next.entry, 1, open)?
         {
             rows += usize::try_from(next.entry.rows).unwrap_or(usize::MAX);
-            self.reach = self.reach.max(Some(end(&next.entry)));
+            self.reach = self.reach.max(Some(next.entry.end()));
             self.rows.blocks.pop_front();
             run.push(next);
         }
@@ -358,16 +358,16 @@ impl Planner {
         ahead: usize,
         open: Option<Place>,
     ) -> Result<bool> {
-        let next_block = self.peek(ahead)?.map(|block| start(&block.entry));
+        let next_block = self.peek(ahead)?.map(|block| block.entry.start());
         let next = [next_block, open].into_iter().flatten().min();
-        Ok(block.sorted && next.is_none_or(|next| end(block) < next))
+        Ok(block.sorted && next.is_none_or(|next| block.end() < next))
     }
 }
 
 impl Plan for Planner {
     fn next_source(&mut self) -> Result<Option<Source>> {
         let open = self.next_open()?;
-        let block = self.peek(0)?.map(|block| start(&block.entry));
+        let block = self.peek(0)?.map(|block| block.entry.start());
         match open {
             Some((first, index)) if block.is_none_or(|block| first < block) => {
                 let starts = self.rows.open.iter().flatten().enumerate();

@@ -118,12 +118,13 @@ fn a_list_has_these_bytes() {
         "000000000000cc3f",
         "01",
         "01",
-        // The root of a fragment of level 2, 400 blocks of 5,000,000 bytes, leftmost commit 2 + 1; column set 1.
+        // The root of a fragment of level 2, 400 blocks of 5,000,000 bytes, leftmost commit 2 + 1, no fragments; column set 1.
         "0e",
         "02",
         "9003",
         "c096b102",
         "01",
+        "00",
         "01",
         "c0843d",
         "eb0f",
@@ -143,6 +144,39 @@ fn a_list_has_these_bytes() {
     );
     assert_eq!(hex(&bytes), expected);
     assert_eq!(decode_entries(&bytes).unwrap(), sample());
+}
+
+#[test]
+fn a_page_in_order_has_these_bytes() {
+    let page = Entry {
+        level: 1,
+        sorted: true,
+        last: Arrival {
+            commit: CommitNo(8),
+            ordinal: 1,
+        },
+        fragments: 300,
+        first_commit: CommitNo(3),
+        blocks: 400,
+        rows: 1_000,
+        block_bytes: 5,
+        ..block(0, 0, 2, 0).committed(CommitNo(2), CommitNo(9), 3)
+    };
+    let page = Entry {
+        commit_min: CommitNo(2),
+        ..page
+    };
+    let bytes = list(std::slice::from_ref(&page));
+    let expected = concat!(
+        // One entry, one empty set of columns.
+        "010100",
+        // In order, a page; level 1, 400 blocks of 5 bytes, leftmost commit 2 + 1, 300 fragments, last block 2 + 6 and 3 - 2.
+        "03", "01", "9003", "05", "01", "ac02", "06", "03",
+        // 1,000 rows with key 0, commits 2 to 9, ordinal 3, file 2 at 154, 77 bytes, head 70, CRC 5.
+        "e807", "00", "00", "04", "07", "06", "04", "b402", "4d", "46", "05000000",
+    );
+    assert_eq!(hex(&bytes), expected);
+    assert_eq!(decode_entries(&bytes).unwrap(), [page]);
 }
 
 fn seal(tree: &Tree, offset: u64) -> (Vec<u8>, Entry) {
@@ -165,11 +199,11 @@ fn sample_page() -> (Vec<u8>, Entry) {
 fn a_page_has_these_bytes() {
     let (bytes, root) = sample_page();
     let (header, body) = bytes.split_at(32);
-    // Magic, version 1, level 1, table 3, three entries, length of the body, order 0, zeros, checksum.
+    // Magic, version 2, level 1, table 3, three entries, length of the body, order 0, zeros, checksum.
     assert_eq!(
         hex(header),
         format!(
-            "54495047 0100 01 00 03000000 03000000 {:02x}000000 0000000000000000 fe030589",
+            "54495047 0200 01 00 03000000 03000000 {:02x}000000 0000000000000000 37f148e5",
             body.len()
         )
         .replace(' ', "")
@@ -424,6 +458,15 @@ fn entry() -> impl Strategy<Value = Entry> {
             } else {
                 Entry {
                     first_commit: CommitNo(last),
+                    sorted: value > 0,
+                    last: match value > 0 {
+                        true => Arrival {
+                            commit: CommitNo(first.midpoint(last)),
+                            ordinal: address.3,
+                        },
+                        false => Arrival::default(),
+                    },
+                    fragments: 3 - u32::from(level),
                     ..entry
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ErrorKind;
+use proptest::prelude::*;
 
 fn list(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -52,6 +53,7 @@ fn entries_of_arrays_have_these_bytes() {
             2,
             77,
             0,
+            0,
             255,
             0x83,
             0x02,
@@ -92,6 +94,15 @@ fn what_holds_of_all_blocks_adds_up() {
         },
         Entry {
             rewritten: 1,
+            ..both.clone()
+        },
+        Entry {
+            fragments: 0,
+            ..both.clone()
+        },
+        Entry {
+            sorted: true,
+            last: both.arrival(),
             ..both.clone()
         },
         Entry {
@@ -188,4 +199,59 @@ fn wide_pages_keep_system_columns_and_those_with_the_lowest_ids() {
     let found: Vec<u32> = page.columns.iter().map(|column| column.column_id).collect();
     let expected: Vec<u32> = (0..most - 2).chain([0xFF_FF00, 0xFF_FFFF]).collect();
     assert_eq!(found, expected);
+}
+
+proptest! {
+    /// Whatever pages lie between, a page is in order exactly if its blocks are, and the last of them is named.
+    #[test]
+    fn a_page_in_order_has_blocks_in_order(
+        steps in prop::collection::vec((0_i64..3, 0_u32..3, 0_u64..4, prop::bool::weighted(0.95)), 1..12),
+        rising: bool,
+        page_rows in 1_usize..5,
+    ) {
+        let mut key = 0;
+        let blocks = steps.iter().zip(1_u64..).map(|((step, span, commit, sorted), number)| {
+            key += step;
+            let commit = CommitNo(if rising { number } else { 1 + commit });
+            let block = block(key, (*span).min(*step as u32), 2, 1);
+            let ordinal = u32::try_from(number).unwrap();
+            Entry { sorted: *sorted, ..block.committed(commit, commit, ordinal) }
+        });
+        let mut blocks: Vec<Entry> = blocks.collect();
+        blocks.sort_by_key(Entry::key);
+        let pages = blocks.chunks(page_rows).map(|below| Entry::of_page(1, below).unwrap());
+        let pages: Vec<Entry> = pages.collect();
+        let page = Entry::of_page(2, &pages).unwrap();
+        let ends_before = |pair: &[Entry]| {
+            let arrival = |entry: &Entry| (entry.first_commit, entry.ordinal);
+            (pair[0].key_max, arrival(&pair[0])) < (pair[1].key_min, arrival(&pair[1]))
+        };
+        let in_order = blocks.iter().all(|block| block.sorted) && blocks.windows(2).all(ends_before);
+        prop_assert_eq!(page.sorted, in_order);
+        let last = &blocks[blocks.len() - 1];
+        let last = if in_order { last.arrival() } else { Arrival::default() };
+        prop_assert_eq!(page.last, last);
+        page.check().unwrap();
+    }
+}
+
+#[test]
+fn a_fragment_may_get_another_number_before_it_is_stored() {
+    // Its first block is number 4, its last one number 3: it was gathered in two parts.
+    let uncommitted = |key: i64, ordinal: u32| Entry {
+        ordinal,
+        ..block(key, 1, 2, 0)
+    };
+    let root = Entry::of_page(1, &[uncommitted(0, 4), uncommitted(10, 3)]).unwrap();
+    let root = root.into_fragment();
+    assert_eq!((root.ordinal, root.last.ordinal), (4, 3));
+    let first = root.clone().committed(CommitNo(7), CommitNo(7), 20);
+    let again = first.clone().committed(CommitNo(9), CommitNo(9), 50);
+    let last = |commit: u64, ordinal: u32| Arrival {
+        commit: CommitNo(commit),
+        ordinal,
+    };
+    assert_eq!((first.last, again.last), (last(7, 23), last(9, 53)));
+    assert_eq!(unequal_totals(&first, &root), None);
+    assert_eq!(unequal_totals(&again, &root), None);
 }

@@ -4,7 +4,6 @@
 //! for what was already read.
 
 use super::{ScanTask, check_database, named};
-use crate::block_list::start;
 use crate::definition::TableDefinition;
 use crate::deleted_rows::Block;
 use crate::engine::Engine;
@@ -407,7 +406,7 @@ fn blocks(reader: &mut Reader<'_>) -> Result<Vec<Block>, Unread> {
     if !blocks.iter().all(is_block) {
         return Err("it names an index page as a block".into());
     }
-    let ascends = |pair: &[Block]| start(&pair[0].entry) < start(&pair[1].entry);
+    let ascends = |pair: &[Block]| pair[0].entry.start() < pair[1].entry.start();
     if !blocks.windows(2).all(ascends) {
         return Err("blocks are not in order".into());
     }
