@@ -4,10 +4,12 @@ use crate::files;
 use crate::output::Format;
 use crate::pattern::Pattern;
 use arrow_schema::DataType;
+use arrow_schema::TimeUnit;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use thalweg::time_units::unit_ns;
 use thalweg::{fold_name, parse_type};
 
 /// An embedded database for sensor data. With a database and no command: a shell for SQL.
@@ -241,12 +243,12 @@ pub(crate) enum EpochUnit {
 impl EpochUnit {
     /// Nanoseconds of one.
     pub(crate) fn ns(self) -> i64 {
-        match self {
-            Self::S => 1_000_000_000,
-            Self::Ms => 1_000_000,
-            Self::Us => 1_000,
-            Self::Ns => 1,
-        }
+        unit_ns(match self {
+            Self::S => TimeUnit::Second,
+            Self::Ms => TimeUnit::Millisecond,
+            Self::Us => TimeUnit::Microsecond,
+            Self::Ns => TimeUnit::Nanosecond,
+        })
     }
 
     pub(crate) fn name(self) -> &'static str {

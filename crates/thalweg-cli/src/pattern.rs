@@ -5,7 +5,7 @@
 use chrono::NaiveDate;
 use chrono::format::{Fixed, Item, Numeric, Parsed, StrftimeItems, parse, parse_and_remainder};
 
-pub(crate) const DAY_NS: i128 = 86_400_000_000_000;
+pub(crate) const DAY_NS: i128 = thalweg::time_units::DAY_NS as i128;
 
 /// Most digits of a fraction of a second.
 const NS_DIGITS: usize = 9;

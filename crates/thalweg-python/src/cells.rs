@@ -26,6 +26,7 @@ use pyo3::types::{PyBytes, PyDelta, PyList, PyString, PyTuple, PyType, PyTzInfo}
 use pyo3_arrow::PyArray;
 use std::sync::{Arc, OnceLock};
 use thalweg::ErrorKind;
+use thalweg::time_units::is_utc;
 
 /// `datetime.date.toordinal` of 1970-01-01.
 const EPOCH_ORDINAL: i64 = 719_163;
@@ -430,7 +431,7 @@ fn interval<'py>(
 
 /// The zone as Python has it: UTC, a fixed offset, or a zone of the IANA's list.
 fn zone_named(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
-    if matches!(name, "UTC" | "utc" | "Z" | "+00:00" | "Etc/UTC" | "GMT") {
+    if is_utc(name) {
         return Ok(PyTzInfo::utc(py)?.to_owned().into_any().unbind());
     }
     if let Some(minutes) = offset_minutes(name) {

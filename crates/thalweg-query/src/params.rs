@@ -5,12 +5,14 @@
 //! that order before anything is planned, so that planning only knows places.
 
 use crate::error::query;
+use crate::pushdown::time::steps_of;
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::{ParamValues, metadata::ScalarAndMetadata};
 use std::sync::Arc;
 use thalweg_table::Result;
+use thalweg_table::time_units::DAY_NS;
 
 /// Values for the placeholders of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,14 +61,13 @@ fn with_one_nan(value: ScalarValue) -> ScalarValue {
 }
 
 fn is_beyond_nanoseconds(value: &ScalarValue) -> bool {
-    let (steps, step_ns) = match value {
-        ScalarValue::TimestampSecond(value, _) => (*value, 1_000_000_000),
-        ScalarValue::TimestampMillisecond(value, _) => (*value, 1_000_000),
-        ScalarValue::TimestampMicrosecond(value, _) => (*value, 1_000),
-        ScalarValue::Date32(value) => (value.map(i64::from), 86_400_000_000_000),
-        _ => return false,
+    let steps = match value {
+        ScalarValue::Date32(days) => Some((days.map(i64::from), DAY_NS)),
+        time => steps_of(time),
     };
-    steps.is_some_and(|steps| steps.checked_mul(step_ns).is_none())
+    steps.is_some_and(|(steps, step_ns)| {
+        steps.is_some_and(|steps| steps.checked_mul(step_ns).is_none())
+    })
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -23,6 +23,7 @@ pub mod rows;
 pub mod schema;
 pub mod suggest;
 pub mod time;
+pub mod time_units;
 mod value;
 
 pub use column::{BlockDecoder, BlockEncoder, ValueDecoder, decode_block};

@@ -6,6 +6,7 @@
 
 use crate::error::{invalid, schema};
 use crate::schema::{parse_unit, shown_type};
+use crate::time_units::{DAY_NS, SECOND_NS, unit_ns};
 use arrow_array::cast::AsArray;
 use arrow_array::timezone::Tz;
 use arrow_array::{Array, ArrayRef, make_array, types};
@@ -20,25 +21,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
-const DAY_NS: i128 = 86_400 * 1_000_000_000;
 /// Turns an unsigned 64 bit value into a signed one of the same order, and back.
 const SIGN_BIT: u64 = 1 << 63;
-
-/// Nanoseconds of a unit.
-pub(crate) const fn unit_ns(unit: TimeUnit) -> i128 {
-    match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
-}
 
 /// Nanoseconds of a step of a time type; `None` for plain integers.
 pub(crate) fn step_ns(data_type: &DataType) -> Option<i128> {
     match data_type {
-        DataType::Timestamp(unit, _) => Some(unit_ns(*unit)),
-        DataType::Date32 => Some(DAY_NS),
+        DataType::Timestamp(unit, _) => Some(unit_ns(*unit).into()),
+        DataType::Date32 => Some(DAY_NS.into()),
         _ => None,
     }
 }
@@ -369,11 +359,11 @@ fn bound_steps(data_type: &DataType, bound: TimeBound<'_>) -> Result<Steps> {
             per_step,
         },
         TimeBound::Instant { value, unit } => Steps {
-            amount: i128::from(value) * unit_ns(unit),
+            amount: i128::from(value) * i128::from(unit_ns(unit)),
             per_step,
         },
         TimeBound::Date(days) => Steps {
-            amount: i128::from(days) * DAY_NS,
+            amount: i128::from(days) * i128::from(DAY_NS),
             per_step,
         },
     })
@@ -423,7 +413,7 @@ fn parse_instant_ns(text: &str) -> Result<i128> {
     }
     let utc: Tz = "+00:00".parse().map_err(|_| not_a_time())?;
     let instant = string_to_datetime(&utc, &full).map_err(|_| not_a_time())?;
-    Ok(i128::from(instant.timestamp()) * unit_ns(TimeUnit::Second)
+    Ok(i128::from(instant.timestamp()) * i128::from(SECOND_NS)
         + i128::from(instant.timestamp_subsec_nanos()))
 }
 
@@ -509,7 +499,7 @@ fn out_of_domain(data_type: &DataType, value: i128) -> Error {
 }
 
 /// Lengths of time that a split is written in, longest first.
-const LENGTHS: [(&str, i128); 5] = [
+const LENGTHS: [(&str, i64); 5] = [
     ("day", DAY_NS),
     ("hour", DAY_NS / 24),
     ("minute", DAY_NS / 1_440),
@@ -577,8 +567,8 @@ impl Split {
             ))
         })?;
         // 1970-01-01 was a Thursday: the Monday before it is three days earlier.
-        let three_days =
-            i64::try_from(3 * DAY_NS / step_ns).map_err(|_| invalid("a unit below nanoseconds"))?;
+        let three_days = i64::try_from(3 * i128::from(DAY_NS) / step_ns)
+            .map_err(|_| invalid("a unit below nanoseconds"))?;
         Self::new(every, if in_weeks { zero - three_days } else { zero })
     }
 
@@ -587,15 +577,18 @@ impl Split {
         let Some(step_ns) = step_ns(data_type) else {
             return self.every.to_string();
         };
+        let week_ns = 7 * i128::from(DAY_NS);
         let length_ns = i128::from(self.every) * step_ns;
         // Weeks begin on Monday, everything else at the epoch.
-        if self.origin != 0 && length_ns % (7 * DAY_NS) == 0 {
-            return counted(length_ns / (7 * DAY_NS), "week");
+        if self.origin != 0 && length_ns % week_ns == 0 {
+            return counted(length_ns / week_ns, "week");
         }
-        let fits = LENGTHS.iter().find(|(_, unit_ns)| length_ns % unit_ns == 0);
+        let fits = LENGTHS
+            .iter()
+            .find(|(_, unit_ns)| length_ns % i128::from(*unit_ns) == 0);
         fits.map_or_else(
             || self.every.to_string(),
-            |(name, unit_ns)| counted(length_ns / unit_ns, name),
+            |(name, unit_ns)| counted(length_ns / i128::from(*unit_ns), name),
         )
     }
 
@@ -675,18 +668,18 @@ fn parse_length_ns(text: &str) -> Result<(i128, bool)> {
         lower[..digits].parse().unwrap_or(0)
     };
     let unit = lower[digits..].trim();
-    let hour_ns = 3_600 * unit_ns(TimeUnit::Second);
+    let hour_ns = 3_600 * SECOND_NS;
     let length_ns = match unit {
         "w" | "week" | "weeks" => 7 * DAY_NS,
         "d" | "day" | "days" => DAY_NS,
         "h" | "hour" | "hours" => hour_ns,
         "m" | "min" | "mins" | "minute" | "minutes" => hour_ns / 60,
-        "sec" | "secs" => unit_ns(TimeUnit::Second),
+        "sec" | "secs" => SECOND_NS,
         other => parse_unit(other).map_or(0, unit_ns),
     };
     // At most the reach of 64 bits of nanoseconds, about 292 years.
     let total_ns = count
-        .checked_mul(length_ns)
+        .checked_mul(length_ns.into())
         .filter(|&total| total > 0 && total <= i64::MAX.into());
     total_ns.map(|total| (total, length_ns == 7 * DAY_NS)).ok_or_else(|| {
         invalid(format!(

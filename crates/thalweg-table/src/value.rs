@@ -6,7 +6,8 @@
 use crate::definition::Column;
 use crate::error::schema;
 use crate::schema::{element_type, shown_type};
-use crate::time::{in_range, instant_to_text, key_to_text, parse_time, step_ns, unit_ns};
+use crate::time::{in_range, instant_to_text, key_to_text, parse_time, step_ns};
+use crate::time_units::unit_ns;
 use arrow_schema::{DataType, TimeUnit};
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -236,7 +237,7 @@ impl Value<'_> {
             Value::Text(text) => {
                 return parse_time(text, to).map_err(|e| Misfit::NoTime(e.message().to_owned()));
             }
-            Value::Instant { value, unit } => i128::from(value) * unit_ns(unit),
+            Value::Instant { value, unit } => i128::from(value) * i128::from(unit_ns(unit)),
             Value::Date(days) => {
                 i128::from(days) * step_ns(&DataType::Date32).ok_or(Misfit::Type)?
             }
@@ -251,9 +252,11 @@ impl Value<'_> {
         match *self {
             Value::Int(value) => Ok(value.into()),
             Value::UInt(value) => Ok(value.into()),
-            Value::Span { value, unit } => {
-                whole_steps(i128::from(value) * unit_ns(unit), unit_ns(to)).ok_or(Misfit::Lossy)
-            }
+            Value::Span { value, unit } => whole_steps(
+                i128::from(value) * i128::from(unit_ns(unit)),
+                unit_ns(to).into(),
+            )
+            .ok_or(Misfit::Lossy),
             _ => Err(Misfit::Type),
         }
     }

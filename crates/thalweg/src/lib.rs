@@ -52,6 +52,7 @@ pub use thalweg_table::suggest::nearest as nearest_name;
 pub use thalweg_table::time::{
     TimeBound, key_box, key_range, key_to_text, order_keys, orders_rows,
 };
+pub use thalweg_table::time_units;
 pub use thalweg_table::{
     AggregateRequest, AggregateResult, Appender, BlockFacts, Bucket, ColumnRange, ColumnSummary,
     CreateOptions, DatabaseView, Durability, Error, ErrorKind, FragmentFacts, Group, JobKind,

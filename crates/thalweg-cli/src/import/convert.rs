@@ -26,6 +26,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
 use std::borrow::Cow;
 use std::sync::Arc;
+use thalweg::time_units::{DAY_NS, unit_ns};
 use thalweg::{Error, ErrorKind, TableDefinition};
 
 /// Length of `2026-01-31T09:30:00.123456789`. A longer text may have more digits than Arrow reads.
@@ -531,11 +532,8 @@ fn is_written_in_full(time: &str) -> bool {
 /// Nanoseconds of a step of a time type.
 fn step_ns(data_type: &DataType) -> i64 {
     match data_type {
-        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
-        DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => 1_000,
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => 1,
-        _ => 86_400_000_000_000,
+        DataType::Timestamp(unit, _) => unit_ns(*unit),
+        _ => DAY_NS,
     }
 }
 

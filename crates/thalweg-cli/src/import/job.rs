@@ -26,13 +26,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use thalweg::time_units::DAY_NS;
 use thalweg::{Database, Error, ErrorKind, NewTable, Table, fold_name};
 
 /// Most rows that types are inferred from.
 const SAMPLE_ROWS: usize = 100_000;
 /// Most bytes of text that types are inferred from.
 const SAMPLE_BYTES: usize = 64 << 20;
-const YEAR_NS: i64 = 366 * 86_400 * 1_000_000_000;
+const YEAR_NS: i64 = 366 * DAY_NS;
 
 /// An import that is to be run.
 pub(super) struct Job<'a> {

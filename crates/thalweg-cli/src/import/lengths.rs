@@ -3,6 +3,7 @@
 //! Invariant: a text is read whole and without loss, or not at all. Years and months are refused: they are no length of time.
 
 use arrow_schema::TimeUnit;
+use thalweg::time_units::unit_ns;
 
 const SECOND_NS: i128 = 1_000_000_000;
 /// Digits after the point of seconds.
@@ -18,12 +19,7 @@ pub(super) fn length(text: &str, unit: TimeUnit) -> Option<i64> {
         Some(parts) => of_iso(parts)?,
         None => of_clock(text)?,
     };
-    let unit_ns = match unit {
-        TimeUnit::Second => SECOND_NS,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    };
+    let unit_ns = i128::from(unit_ns(unit));
     (ns % unit_ns == 0)
         .then(|| i64::try_from(sign * ns / unit_ns).ok())
         .flatten()

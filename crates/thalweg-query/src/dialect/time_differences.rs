@@ -7,13 +7,14 @@ use super::templates::filled;
 use crate::error::query;
 use datafusion_sql::sqlparser::ast::Expr;
 use thalweg_table::Result;
+use thalweg_table::time_units::{DAY_NS, SECOND_NS};
 
 /// Units whose difference is a number of steps of that many nanoseconds.
-const STEPS: &[(&str, u64)] = &[
-    ("day", 86_400_000_000_000),
+const STEPS: &[(&str, i64)] = &[
+    ("day", DAY_NS),
     ("hour", 3_600_000_000_000),
     ("minute", 60_000_000_000),
-    ("second", 1_000_000_000),
+    ("second", SECOND_NS),
     ("millisecond", 1_000_000),
     ("microsecond", 1_000),
 ];

@@ -2,12 +2,11 @@
 //!
 //! Invariant: no group begins after one of its times. A beginning between two steps of the unit is the step before it.
 
-use crate::pushdown::time::unit_ns;
 use arrow::datatypes::TimeUnit;
 use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime};
 use thalweg_table::Bucket;
+use thalweg_table::time_units::{SECOND_NS, unit_ns};
 
-const SECOND_NS: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
 /// How long the groups are, and where one of them begins.

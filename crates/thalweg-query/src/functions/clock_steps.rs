@@ -6,7 +6,6 @@
 use super::applied;
 use super::time_zones::{offset_of_clock, zone_named};
 use crate::error::{query, to_datafusion};
-use crate::pushdown::time::unit_ns;
 use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -17,6 +16,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
+use thalweg_table::time_units::{SECOND_NS, unit_ns};
 
 /// `time` later by `interval`, or earlier.
 pub(crate) fn moved(time: Expr, interval: Expr, is_back: bool) -> Expr {
@@ -65,7 +65,7 @@ impl ScalarUDFImpl for OnClock {
             let DataType::Timestamp(unit, Some(name)) = times.data_type() else {
                 return internal_err!("{} takes a time with a zone", self.name());
             };
-            let (steps, zone) = (1_000_000_000 / unit_ns(*unit), zone_named(name)?);
+            let (steps, zone) = (SECOND_NS / unit_ns(*unit), zone_named(name)?);
             let values = cast(times, &DataType::Int64)?;
             let values = values.as_primitive::<Int64Type>();
             let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();

@@ -1,7 +1,6 @@
 //! Times in a coarser unit: the step that they lie in, before 1970 as after it. Arrow's cast goes towards 1970.
 
 use super::applied;
-use crate::pushdown::time::unit_ns;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
@@ -10,6 +9,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
+use thalweg_table::time_units::unit_ns;
 
 /// A time in a coarser unit.
 pub(crate) fn coarser(time: Expr, unit: TimeUnit) -> Expr {

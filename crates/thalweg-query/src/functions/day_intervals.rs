@@ -11,8 +11,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
-
-const DAY_NS: i64 = 86_400_000_000_000;
+use thalweg_table::time_units::DAY_NS;
 
 /// The interval that a duration is.
 pub(crate) fn in_days(duration: Expr) -> Expr {

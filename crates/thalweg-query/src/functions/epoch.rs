@@ -14,8 +14,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 use std::sync::{Arc, LazyLock};
-
-const NS_PER_SECOND: i64 = 1_000_000_000;
+use thalweg_table::time_units::SECOND_NS;
 
 /// `functions` with `date_part` replaced.
 pub(crate) fn nearest(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
@@ -83,8 +82,8 @@ impl ScalarUDFImpl for DatePart {
 fn seconds(times: &ArrayRef) -> ArrayRef {
     let times = times.as_primitive::<TimestampNanosecondType>();
     let seconds: Float64Array = times.unary(|time| {
-        let (whole, rest) = (time / NS_PER_SECOND, time % NS_PER_SECOND);
-        whole as f64 + rest as f64 / NS_PER_SECOND as f64
+        let (whole, rest) = (time / SECOND_NS, time % SECOND_NS);
+        whole as f64 + rest as f64 / SECOND_NS as f64
     });
     Arc::new(seconds)
 }

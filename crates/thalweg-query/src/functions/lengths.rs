@@ -16,16 +16,16 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
+use thalweg_table::time_units::{DAY_NS, SECOND_NS};
 
 const MONTH_DAYS: i128 = 30;
-const DAY_NS: i128 = 86_400_000_000_000;
 
 /// The longest is 10^28 nanoseconds.
 const LENGTH: DataType = DataType::Decimal128(38, 0);
 
 pub(crate) fn nanoseconds(interval: IntervalMonthDayNano) -> i128 {
     let days = i128::from(interval.months) * MONTH_DAYS + i128::from(interval.days);
-    days * DAY_NS + i128::from(interval.nanoseconds)
+    days * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
 }
 
 /// The length of an interval or a duration.
@@ -55,7 +55,7 @@ fn lengths(array: &ArrayRef) -> Result<Decimal128Array> {
         }
         DataType::Duration(U::Second) => {
             let seconds = array.as_primitive::<DurationSecondType>();
-            seconds.unary(|seconds| i128::from(seconds) * 1_000_000_000)
+            seconds.unary(|seconds| i128::from(seconds) * i128::from(SECOND_NS))
         }
         DataType::Duration(U::Millisecond) => {
             let milliseconds = array.as_primitive::<DurationMillisecondType>();

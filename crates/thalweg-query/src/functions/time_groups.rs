@@ -11,8 +11,8 @@
 use super::calendar_groups::{TimeGroups, Width, clock};
 use super::time_zones::{offset_of_clock, zone_named};
 use crate::error::{query, to_datafusion};
-use crate::pushdown::bucket::{instant_ns, interval_ns};
-use crate::pushdown::time::is_utc;
+use crate::pushdown::bucket::interval_ns;
+use crate::pushdown::time::ns_since_1970;
 use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -22,11 +22,10 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use std::sync::Arc;
+use thalweg_table::time_units::{DAY_NS, SECOND_NS, is_utc};
 use thalweg_table::{Error, ErrorKind};
 
-const SECOND_NS: i64 = 1_000_000_000;
 const MINUTE_NS: i64 = 60 * SECOND_NS;
-const DAY_NS: i64 = 86_400 * SECOND_NS;
 /// 1970-01-05, the first Monday.
 const MONDAY_NS: i64 = 4 * DAY_NS;
 
@@ -153,7 +152,7 @@ fn width_of_bin(args: &[ColumnarValue]) -> Result<Option<Width>> {
     };
     let origin_ns = match args.get(2) {
         None => 0,
-        Some(ColumnarValue::Scalar(origin)) => match instant_ns(origin) {
+        Some(ColumnarValue::Scalar(origin)) => match ns_since_1970(origin) {
             Some(origin_ns) => origin_ns,
             None => return Ok(None),
         },

@@ -6,7 +6,6 @@
 //! counts, to `first_instant` the earlier; a time that a clock passes over is read as if it had not been put forward yet.
 
 use crate::error::{query, to_datafusion};
-use crate::pushdown::time::unit_ns;
 use arrow::array::timezone::Tz;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
@@ -19,6 +18,7 @@ use datafusion::logical_expr::{
 };
 use std::str::FromStr;
 use std::sync::Arc;
+use thalweg_table::time_units::{SECOND_NS, unit_ns};
 
 /// The functions.
 pub(crate) fn functions() -> [Arc<ScalarUDF>; 3] {
@@ -183,7 +183,7 @@ struct Clock {
 impl Clock {
     /// A time as the instant, or as the clock of the zone shows it.
     fn moved(self, value: i64, zone: Tz) -> Result<i64> {
-        let steps = 1_000_000_000 / unit_ns(self.unit);
+        let steps = SECOND_NS / unit_ns(self.unit);
         let far = || {
             to_datafusion(query(
                 "a time is too far away for the calendar of a time zone",

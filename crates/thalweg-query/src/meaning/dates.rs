@@ -8,7 +8,6 @@
 //! hours.
 
 use super::nodes::in_all_nodes;
-use crate::pushdown::time::unit_ns;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -17,6 +16,7 @@ use datafusion::functions_nested::expr_fn::array_length;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
+use thalweg_table::time_units::unit_ns;
 
 /// The type of a date plus an interval.
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);

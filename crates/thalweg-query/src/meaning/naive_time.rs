@@ -3,11 +3,11 @@
 //! Invariants: DataFusion's casts read such times as local to the zone they are cast to; here every cast of text, a date
 //! or a naive time to a zone goes by way of UTC, which changes the zone only. Text with an offset keeps its meaning.
 
-use crate::pushdown::time::is_utc;
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, TryCast};
+use thalweg_table::time_units::is_utc;
 
 /// The cast that `expr` is, by way of UTC where it must be.
 pub(super) fn by_way_of_utc(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {

@@ -6,6 +6,7 @@
 //! the type of the column allows that.
 
 use super::nodes::is_subquery;
+use crate::pushdown::time::ns_since_1970;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -16,6 +17,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::sync::Arc;
+use thalweg_table::time_units::unit_ns;
 
 /// The comparison that `expr` is, in the unit of the times that are compared with constants.
 pub(crate) fn in_columns_unit(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -314,7 +316,7 @@ impl Times {
     }
 
     fn step_ns(&self) -> i128 {
-        crate::pushdown::time::unit_ns(self.unit).into()
+        unit_ns(self.unit).into()
     }
 
     fn is_whole(&self, ns: i128) -> bool {
@@ -432,7 +434,7 @@ fn worked_out_ns(expr: &Expr) -> Option<i128> {
     // What fails, and what depends on the moment, as now(), is left to the statement when it runs.
     let simplifier = ExprSimplifier::new(SimplifyContext::default());
     match simplifier.simplify(expr.clone()) {
-        Ok(Expr::Literal(value, _)) => in_ns(&value),
+        Ok(Expr::Literal(value, _)) => ns_since_1970(&value),
         _ => None,
     }
 }
@@ -443,21 +445,12 @@ fn instant_ns(expr: &Expr) -> Option<i128> {
         return None;
     }
     // Microseconds reach further.
-    in_ns(&value(expr, TimeUnit::Nanosecond)?).or_else(|| {
+    ns_since_1970(&value(expr, TimeUnit::Nanosecond)?).or_else(|| {
         let value = value(expr, TimeUnit::Microsecond)?;
-        (!has_nanoseconds(expr)).then(|| in_ns(&value)).flatten()
+        (!has_nanoseconds(expr))
+            .then(|| ns_since_1970(&value))
+            .flatten()
     })
-}
-
-fn in_ns(time: &ScalarValue) -> Option<i128> {
-    let (value, step_ns) = match time {
-        ScalarValue::TimestampSecond(value, _) => (value, 1_000_000_000),
-        ScalarValue::TimestampMillisecond(value, _) => (value, 1_000_000),
-        ScalarValue::TimestampMicrosecond(value, _) => (value, 1_000),
-        ScalarValue::TimestampNanosecond(value, _) => (value, 1),
-        _ => return None,
-    };
-    value.map(|value| i128::from(value) * step_ns)
 }
 
 /// The value of a constant, with `unit` in the place of nanoseconds; null when that cannot hold it.

@@ -6,7 +6,6 @@
 
 use super::nodes::in_one_node;
 use crate::functions::clock_steps;
-use crate::pushdown::time::is_utc;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -16,6 +15,7 @@ use datafusion::logical_expr::{
     cast,
 };
 use std::sync::Arc;
+use thalweg_table::time_units::is_utc;
 
 /// Sums with intervals.
 pub(super) fn on_clock(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {

@@ -5,14 +5,14 @@
 //! times `factor`, is the value that the function returns for the rows in it. Functions are known by their names: the
 //! session registers one of each.
 
-use super::time::{TimeColumn, is_utc, time_expression, unit_ns};
+use super::time::{TimeColumn, ns_since_1970, time_expression};
 use arrow::datatypes::{DataType, IntervalDayTimeType, IntervalMonthDayNanoType};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::ScalarFunction;
 use thalweg_table::Bucket;
+use thalweg_table::time_units::{DAY_NS, SECOND_NS, is_utc, unit_ns};
 
-const DAY_NS: i64 = 86_400_000_000_000;
 /// 1970-01-05, the first Monday.
 const MONDAY_NS: i64 = 4 * DAY_NS;
 
@@ -49,7 +49,7 @@ fn of_date_bin(
     let (factor, data_type) = time_expression(source, time)?;
     let origin_ns = match origin {
         None => 0,
-        Some(origin) => i64::try_from(instant_ns(literal(origin)?)?).ok()?,
+        Some(origin) => i64::try_from(ns_since_1970(literal(origin)?)?).ok()?,
     };
     let bucket = buckets(factor, &data_type, width_ns, origin_ns)?;
     Some(TimeGroup { bucket, factor })
@@ -65,7 +65,7 @@ fn of_date_trunc(granularity: &Expr, source: &Expr, time: TimeColumn<'_>) -> Opt
     let (width_ns, origin_ns) = match granularity.to_ascii_lowercase().as_str() {
         "microsecond" => (1_000, 0),
         "millisecond" => (1_000_000, 0),
-        "second" => (1_000_000_000, 0),
+        "second" => (SECOND_NS, 0),
         "minute" => (60_000_000_000, 0),
         "hour" => (3_600_000_000_000, 0),
         "day" => (DAY_NS, 0),
@@ -117,16 +117,4 @@ pub(crate) fn interval_ns(interval: &ScalarValue) -> Option<i64> {
         _ => return None,
     };
     i64::from(days).checked_mul(DAY_NS)?.checked_add(ns)
-}
-
-/// The nanoseconds of a time since 1970.
-pub(crate) fn instant_ns(value: &ScalarValue) -> Option<i128> {
-    let (value, unit) = match value {
-        ScalarValue::TimestampSecond(value, _) => (value, 1_000_000_000),
-        ScalarValue::TimestampMillisecond(value, _) => (value, 1_000_000),
-        ScalarValue::TimestampMicrosecond(value, _) => (value, 1_000),
-        ScalarValue::TimestampNanosecond(value, _) => (value, 1),
-        _ => return None,
-    };
-    value.map(|value| i128::from(value) * unit)
 }

@@ -9,6 +9,7 @@ use super::comparison::{Comparison, both, comparisons};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Cast, Expr};
+use thalweg_table::time_units::{DAY_NS, is_utc, unit_ns};
 use thalweg_table::{KeyRange, TimeBound, key_range};
 
 /// The time column of a table.
@@ -96,25 +97,29 @@ fn cast_factor(from: &DataType, to: &DataType) -> Option<i64> {
         (T::Timestamp(..), T::Int64) => Some(1),
         (T::Date32, T::Timestamp(unit, zone)) => {
             let utc = zone.as_deref().is_none_or(is_utc);
-            utc.then(|| 86_400_000_000_000 / unit_ns(*unit))
+            utc.then(|| DAY_NS / unit_ns(*unit))
         }
         (T::Date32, T::Int32 | T::Int64) => Some(1),
         _ => widens(from, to).then_some(1),
     }
 }
 
-/// Whether the clock of a zone is that of UTC.
-pub(crate) fn is_utc(zone: &str) -> bool {
-    matches!(zone, "UTC" | "+00:00" | "Z" | "Etc/UTC")
+/// Steps of a time since 1970, and the nanoseconds of one; `None` for what is no time of day.
+pub(crate) fn steps_of(time: &ScalarValue) -> Option<(Option<i64>, i64)> {
+    let (steps, unit) = match time {
+        ScalarValue::TimestampSecond(steps, _) => (steps, TimeUnit::Second),
+        ScalarValue::TimestampMillisecond(steps, _) => (steps, TimeUnit::Millisecond),
+        ScalarValue::TimestampMicrosecond(steps, _) => (steps, TimeUnit::Microsecond),
+        ScalarValue::TimestampNanosecond(steps, _) => (steps, TimeUnit::Nanosecond),
+        _ => return None,
+    };
+    Some((*steps, unit_ns(unit)))
 }
 
-pub(crate) const fn unit_ns(unit: TimeUnit) -> i64 {
-    match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
+/// The nanoseconds of a time since 1970.
+pub(crate) fn ns_since_1970(time: &ScalarValue) -> Option<i128> {
+    let (steps, step_ns) = steps_of(time)?;
+    steps.map(|steps| i128::from(steps) * i128::from(step_ns))
 }
 
 /// Whether every integer of `from` is one of `to`.
