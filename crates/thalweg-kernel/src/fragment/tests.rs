@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::block::{BLOCK_HEADER_BYTES, BlockBuilder, BlockSpec, Role};
+use crate::index::{PageLoader, Step, check_page};
 use crate::summary::ColumnSummary;
 use std::path::Path;
 use thalweg_codec::{EncodedChunk, Encoder, Level};
@@ -114,6 +115,32 @@ fn its_blocks_inherit_the_commit_that_adds_it() {
         .int_sum()
         .unwrap();
     assert_eq!(sum, (0..500).sum());
+}
+
+#[test]
+fn its_pages_are_those_of_the_entries_that_a_walk_gives() {
+    let (_sim, store) = machine();
+    let root = write(&store, 200);
+    assert!(root.is_page_in_order() && root.level > 1);
+    let root = root.committed(CommitNo(44), CommitNo(44), 10);
+    let tree = Tree::empty(TABLE)
+        .insert(root, &*store, &mut Vec::new())
+        .unwrap();
+    let mut walk = tree.walk(None, &*store);
+    let mut pages = 0;
+    while let Some(_block) = walk
+        .next(|entry| {
+            // The page of the tree itself is not on disk.
+            if !entry.is_block() && entry.address.bytes > 0 {
+                let page = store.load_page(TABLE, entry).unwrap();
+                check_page(entry, &page).unwrap();
+                pages += 1;
+            }
+            Step::Descend
+        })
+        .unwrap()
+    {}
+    assert!(pages > 3, "{pages} pages");
 }
 
 #[test]

@@ -88,7 +88,14 @@ pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str>
         return Some("commits do not add up");
     }
     let last = match inherits && sum.is_page_in_order() {
-        true => sum.last.after(entry.first_commit, entry.ordinal),
+        true => {
+            // Where the numbers of the blocks of the fragment begin. Its root has that itself, whatever the number of its first block is.
+            let first = match entry.fragment {
+                true => entry.ordinal,
+                false => entry.ordinal.saturating_sub(sum.ordinal),
+            };
+            sum.last.after(entry.first_commit, first)
+        }
         false => sum.last,
     };
     if (entry.sorted, entry.last, entry.fragments) != (sum.sorted, last, sum.fragments) {
