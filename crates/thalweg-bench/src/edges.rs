@@ -191,7 +191,7 @@ pub(crate) fn follow(path: &Path) {
     };
     let engine = open(path, options);
     let (mut looks, mut seen) = (0_u64, 0);
-    let (mut most_bytes, mut most_files) = (0, 0);
+    let (mut max_bytes, mut max_files) = (0, 0);
     while seen < FOLLOWED {
         let rows = engine.table("t").and_then(|table| table.view());
         let rows = rows.expect("there").row_count();
@@ -199,14 +199,14 @@ pub(crate) fn follow(path: &Path) {
         seen = rows;
         looks += 1;
         if looks % 64 == 0 {
-            most_bytes = most_bytes.max(resident_bytes());
+            max_bytes = max_bytes.max(resident_bytes());
             let files = Env::os().storage().list_dir(Path::new("/proc/self/fd"));
-            most_files = most_files.max(files.map_or(0, |files| files.len()));
+            max_files = max_files.max(files.map_or(0, |files| files.len()));
         }
     }
     figure!(
-        "reader: {looks} looks at {FOLLOWED} commits of 64 columns, at most {} MiB resident and {most_files} open files",
-        most_bytes >> 20
+        "reader: {looks} looks at {FOLLOWED} commits of 64 columns, at most {} MiB resident and {max_files} open files",
+        max_bytes >> 20
     );
 }
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! - Every place is counted in the line of one range, and so are its rows.
 //! - Ranges are joined where no row of the table is left between them. Only where a table would still have more than
-//!   [`MOST_RANGES`] are the nearest joined as well, and the line says that rows are left between its places.
+//!   [`MAX_RANGES`] are the nearest joined as well, and the line says that rows are left between its places.
 
 use crate::counts::{counted, thousands};
 use crate::stats::time_text;
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use thalweg::{AggregateRequest, Damage, DatabaseView, KeyRange, TableView};
 
 /// Places that are listed one by one.
-const MOST_PLACES: usize = 20;
+const MAX_PLACES: usize = 20;
 /// Lines of ranges for one table.
-const MOST_RANGES: usize = 20;
+const MAX_RANGES: usize = 20;
 
 /// The lines of a list: one for each place with `is_detailed`, and of a short list.
 pub(crate) fn lines(list: &[Damage], view: &DatabaseView, is_detailed: bool) -> Vec<String> {
-    if is_detailed || list.len() <= MOST_PLACES {
+    if is_detailed || list.len() <= MAX_PLACES {
         return list.iter().map(|damage| described(damage, view)).collect();
     }
     summed_up(list, view)
@@ -190,7 +190,7 @@ fn summed_up(list: &[Damage], view: &DatabaseView) -> Vec<String> {
         }
     }
     for (table, places) in others {
-        if places.len() <= MOST_PLACES {
+        if places.len() <= MAX_PLACES {
             lines.extend(places.iter().map(|damage| described(damage, view)));
             continue;
         }
@@ -236,7 +236,7 @@ fn joined<N: Copy + Ord>(
             _ => joined.push(range),
         }
     }
-    let surplus = joined.len().saturating_sub(MOST_RANGES);
+    let surplus = joined.len().saturating_sub(MAX_RANGES);
     if surplus == 0 {
         return joined;
     }
@@ -248,7 +248,7 @@ fn joined<N: Copy + Ord>(
     for (_, place) in gaps.iter().take(surplus) {
         is_closed[*place] = true;
     }
-    let mut few: Vec<Range<N>> = Vec::with_capacity(MOST_RANGES);
+    let mut few: Vec<Range<N>> = Vec::with_capacity(MAX_RANGES);
     for (range, is_closed) in joined.into_iter().zip(is_closed) {
         match few.last_mut().filter(|_| is_closed) {
             Some(before) => {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn many_ranges_are_joined_across_the_smallest_gaps() {
-        let most = i64::try_from(MOST_RANGES).unwrap_or(i64::MAX);
+        let most = i64::try_from(MAX_RANGES).unwrap_or(i64::MAX);
         // Pairs, each with a small gap inside and a large one before the next.
         let ranges = (0..most).flat_map(|pair| {
             [
@@ -313,7 +313,7 @@ mod tests {
             ]
         });
         let found = joined(ranges.collect(), |_, _| false, i64::abs_diff);
-        assert_eq!(found.len(), MOST_RANGES);
+        assert_eq!(found.len(), MAX_RANGES);
         for (place, found) in (0..).zip(&found) {
             assert_eq!((found.first, found.last), (place * 100, place * 100 + 29));
             assert_eq!(

@@ -16,7 +16,7 @@ use thalweg_env::Env;
 /// How often a running query checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long rows that are not printed are counted, in nanoseconds.
-const MOST_COUNTING_NS: u64 = 500_000_000;
+const MAX_COUNTING_NS: u64 = 500_000_000;
 
 /// `thalweg sql`.
 pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
@@ -126,7 +126,7 @@ pub(crate) fn execute(
         if printer.is_cut() {
             let clock = env.clock();
             let began_ns = *cut_ns.get_or_insert_with(|| clock.monotonic_ns());
-            if !limits.counts_others() || clock.monotonic_ns() - began_ns > MOST_COUNTING_NS {
+            if !limits.counts_others() || clock.monotonic_ns() - began_ns > MAX_COUNTING_NS {
                 printer.leave_uncounted();
                 result.cancel_handle().cancel();
                 break;

@@ -55,7 +55,7 @@ impl BytesScratch {
 }
 
 /// Pages of more bytes get no codes of FSST: what these may take is reserved before.
-const MOST_FSST_BYTES: usize = 4 << 20;
+const MAX_FSST_BYTES: usize = 4 << 20;
 
 /// Bytes before the lengths of a page: its mode and their length.
 const HEADER_BYTES: usize = 5;
@@ -207,7 +207,7 @@ fn encode_texts(
             continue;
         }
         failures += usize::from(!matches!(form, TextForm::Plain));
-        if failures >= MOST_FAILURES {
+        if failures >= MAX_FAILURES {
             // The sample has missed bytes that are everywhere.
             form = TextForm::Plain;
         }
@@ -219,7 +219,7 @@ fn encode_texts(
 }
 
 /// Pages that do not fit the form of their chunk before it is tried no more.
-const MOST_FAILURES: usize = 2;
+const MAX_FAILURES: usize = 2;
 
 /// The last stage of pages that are packed already: at the fast level LZ4 finds nothing more.
 fn packed_rule(settings: &Settings) -> StageRule {
@@ -262,7 +262,7 @@ fn write_packed(
             (PageMode::Alphabet, alphabet.encode(page_data, packed))
         }
         TextForm::Fsst(table) => {
-            if page_data.len() > MOST_FSST_BYTES {
+            if page_data.len() > MAX_FSST_BYTES {
                 return false;
             }
             packed.extend_from_slice(header);

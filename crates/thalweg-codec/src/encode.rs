@@ -2,7 +2,7 @@
 //!
 //! Invariants: the same values at the same level give the same bytes, whatever was encoded before;
 //! nothing is allocated per page once the buffers have grown; no buffer of more than
-//! [`MOST_KEPT_BYTES`] is kept from one chunk to the next.
+//! [`MAX_KEPT_BYTES`] is kept from one chunk to the next.
 
 use crate::bits;
 use crate::bytes::{self, BytesScratch};
@@ -11,7 +11,7 @@ use crate::chunk::{EncodedChunk, MAX_CHUNK_ROWS, Paging};
 use crate::element::Element;
 use crate::encode_scratch::EncodeScratch;
 use crate::error::EncodeError;
-use crate::memory::MOST_KEPT_BYTES;
+use crate::memory::MAX_KEPT_BYTES;
 use crate::offset::Offset;
 use crate::settings::{Level, Settings, ValueCodec};
 
@@ -225,9 +225,9 @@ impl Encoder {
     /// Gives the buffers back that a chunk of `raw_bytes` has made large.
     fn trim(&mut self, raw_bytes: usize) {
         // No buffer is four times as long as what was encoded.
-        if raw_bytes > MOST_KEPT_BYTES / 4 {
-            self.scratch.shared.trim(MOST_KEPT_BYTES);
-            self.bytes.trim(MOST_KEPT_BYTES);
+        if raw_bytes > MAX_KEPT_BYTES / 4 {
+            self.scratch.shared.trim(MAX_KEPT_BYTES);
+            self.bytes.trim(MAX_KEPT_BYTES);
         }
     }
 }

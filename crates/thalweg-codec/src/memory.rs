@@ -2,7 +2,7 @@
 
 /// A buffer with more bytes is not kept after a chunk: one of a million rows would keep its memory
 /// as long as its encoder lives.
-pub(crate) const MOST_KEPT_BYTES: usize = 4 << 20;
+pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// The memory of a buffer.
 pub(crate) fn capacity_bytes<T>(buffer: &Vec<T>) -> usize {

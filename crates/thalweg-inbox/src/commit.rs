@@ -21,7 +21,7 @@ use crate::settle::{Basis, highest};
 /// Times from here on are of a clock that is no clock.
 const END_OF_TIME: i64 = 1 << 62;
 /// A log doubles, but grows by at most so much.
-const MOST_GROWTH: u64 = 4 << 20;
+const MAX_GROWTH: u64 = 4 << 20;
 
 impl<D: Database> Inbox<D> {
     /// Commits cells as an array process: one frame each, all of them with one sync.
@@ -253,7 +253,7 @@ impl Disk {
             half.prepared = half.prepared.max(needed);
             return Ok(());
         }
-        let step = half.prepared.clamp(self.limits.first_bytes, MOST_GROWTH);
+        let step = half.prepared.clamp(self.limits.first_bytes, MAX_GROWTH);
         let end = needed.max((half.prepared + step).min(self.limits.log_bytes.max(needed)));
         self.check_space(end - half.prepared)?;
         let zeros = vec![0; usize::try_from(end - half.prepared).unwrap_or(usize::MAX)];

@@ -19,7 +19,7 @@ use thalweg_env::sync::{Condvar, Mutex};
 /// How often snapshots that garbage waits for are checked.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// However short the interval is: syncs one after the other would leave no room for anything else.
-const LEAST_SYNC_INTERVAL: Duration = Duration::from_millis(1);
+const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(crate) struct Background {
     stopping: Arc<AtomicBool>,
@@ -131,7 +131,7 @@ impl Timer {
 
     /// Syncs what `Process` commits have left, `interval` after the first of them; where nothing is unsynced it sleeps.
     fn run(&self, interval: Duration, writer: &Writer) {
-        let interval = interval.max(LEAST_SYNC_INTERVAL);
+        let interval = interval.max(MIN_SYNC_INTERVAL);
         loop {
             writer.due.syncing.wait(None);
             let mut stopped = self.stopped.lock();

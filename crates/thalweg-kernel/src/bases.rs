@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 
 /// A full checkpoint of fewer bytes is written anew each time. Disks write whole pages, so a difference would save nothing;
 /// and a checkpoint that builds on nothing can be read wherever it is found.
-const LEAST_BASE_BYTES: u64 = 4 << 10;
+const MIN_BASE_BYTES: u64 = 4 << 10;
 
 /// Where a checkpoint lies, and what proves that it is the one that is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Bases {
             false => BuildsOn::Next,
         };
         let is_of_use =
-            |base: &&Base| base.bytes >= LEAST_BASE_BYTES && (begins_epoch || !base.is_used_up());
+            |base: &&Base| base.bytes >= MIN_BASE_BYTES && (begins_epoch || !base.is_used_up());
         let base = self.base(choice).filter(is_of_use);
         base.map_or(BuildsOn::Nothing, |_| choice)
     }

@@ -167,7 +167,7 @@ pub(crate) struct SharedDefinitions {
 }
 
 /// Fewer definitions than this are not looked through for unused ones.
-const LEAST_SWEPT: usize = 64;
+const MIN_SWEPT: usize = 64;
 
 impl SharedDefinitions {
     /// Bytes of all of them, those included that no table has any more.
@@ -186,7 +186,7 @@ impl SharedDefinitions {
         if let Some(shared) = self.shared.get(definition) {
             return shared.clone();
         }
-        if self.shared.len() >= self.sweep_at.max(LEAST_SWEPT) {
+        if self.shared.len() >= self.sweep_at.max(MIN_SWEPT) {
             self.shared.retain(|definition| !definition.is_unique());
             self.bytes = self.bytes_in_use();
             self.sweep_at = self.shared.len() * 2;
@@ -298,10 +298,10 @@ mod tests {
         let copy = b"time, value".to_vec();
         let second = definitions.share(&copy);
         assert_eq!(first.as_ptr(), second.as_ptr());
-        for n in 0..10 * LEAST_SWEPT {
+        for n in 0..10 * MIN_SWEPT {
             definitions.share(n.to_string().as_bytes());
         }
-        assert!(definitions.shared.len() <= LEAST_SWEPT + 1);
+        assert!(definitions.shared.len() <= MIN_SWEPT + 1);
         assert_eq!(definitions.bytes_in_use(), 11);
         let all: usize = definitions.shared.iter().map(Bytes::len).sum();
         assert_eq!(definitions.bytes(), all as u64);

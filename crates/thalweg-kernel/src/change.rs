@@ -11,7 +11,7 @@ use crate::frame::{FrameHead, SectionKind};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{self, Entry, ItemName};
 use crate::masks::MaskEdit;
-use crate::orders::{AddHead, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, OrdersEdit, ReplaceEdit};
+use crate::orders::{AddHead, FIRST_ORDER, KIND_INDEX, MAX_ORDERS, OrdersEdit, ReplaceEdit};
 use crate::rows_part::RowsPart;
 use crate::wire::{Fault, Reader};
 use bytes::Bytes;
@@ -72,7 +72,7 @@ impl Change {
             Self::Edit(Edit::Orders(edit)) => edit.check(),
             Self::Mask(edit) => edit.check(),
             Self::Edit(Edit::CreateTable { indexes, .. }) => ensure(
-                (*indexes as usize) < MOST_ORDERS,
+                (*indexes as usize) < MAX_ORDERS,
                 "a table of more indexes than there can be",
             ),
             Self::Edit(

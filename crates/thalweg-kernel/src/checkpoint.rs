@@ -44,7 +44,7 @@ use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::{self, ItemRun, Pending, Tree, WrittenPages};
 use crate::masks::TableMasks;
 use crate::open_rows::{OpenList, OpenRows};
-use crate::orders::{Coverage, FIRST_ORDER, KIND_INDEX, MOST_ORDERS, Order, Orders};
+use crate::orders::{Coverage, FIRST_ORDER, KIND_INDEX, MAX_ORDERS, Order, Orders};
 use crate::producers::Producers;
 use crate::rules::Rule;
 use crate::table_state::TableState;
@@ -330,7 +330,7 @@ fn get_orders(wire: &mut Fields<'_>, table: TableId) -> Result<Orders> {
             coverage,
         });
     }
-    if orders.next < FIRST_ORDER || orders.list.len() >= MOST_ORDERS {
+    if orders.next < FIRST_ORDER || orders.list.len() >= MAX_ORDERS {
         return Err(wrong("more orders of a table than there can be"));
     }
     Ok(orders)

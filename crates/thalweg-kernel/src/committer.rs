@@ -23,9 +23,9 @@ use thalweg_env::JoinHandle;
 use thalweg_env::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 
 /// Most bytes of commits that wait. Who hands in more is refused, for it would never learn that the disk is slower.
-const MOST_WAITING_BYTES: usize = 64 << 20;
+const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Most commits that are stored at once: commits of others wait for them, some 10 ms.
-const MOST_AT_ONCE: usize = 1024;
+const MAX_AT_ONCE: usize = 1024;
 /// Each 4 bytes of masks count as one more commit: to hide further rows of a block takes as long as the block has runs of
 /// hidden rows.
 const MASK_BYTES_OF_COMMIT: usize = 4;
@@ -168,7 +168,7 @@ impl Shared {
         if state.is_stopping {
             return Err(Error::closed());
         }
-        if !state.waiting.is_empty() && state.waiting_bytes + bytes > MOST_WAITING_BYTES {
+        if !state.waiting.is_empty() && state.waiting_bytes + bytes > MAX_WAITING_BYTES {
             let message = format!(
                 "{} commits wait to be stored, {} bytes: hand in more once they have been answered",
                 state.waiting.len(),
@@ -207,7 +207,7 @@ impl Shared {
         }
         let (mut batch, mut bytes, mut count) = (Vec::new(), 0, 0);
         while let Some(next) = state.waiting.pop_front_if(|next| {
-            let is_one_more = bytes + next.bytes <= BATCH_LIMIT_BYTES && count < MOST_AT_ONCE;
+            let is_one_more = bytes + next.bytes <= BATCH_LIMIT_BYTES && count < MAX_AT_ONCE;
             batch.is_empty() || is_one_more
         }) {
             bytes += next.bytes;

@@ -33,13 +33,13 @@ use crate::writer::Writer;
 use std::collections::{BTreeSet, HashSet};
 
 /// A segment with less than this share of it in use is rewritten, in percent.
-const LEAST_LIVE_PERCENT: u64 = 60;
+const MIN_LIVE_PERCENT: u64 = 60;
 /// The same share when there is no space left.
-const LEAST_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
+const MIN_LIVE_PERCENT_OF_FULL_DISK: u64 = 90;
 /// A round frees this part of a full segment for each file that it makes. Fragments with less than that are small.
 const SMALL_SHARE: u64 = 64;
 /// A round begins in any case, however many files it makes, when it frees as much as this many full segments.
-const MOST_SPARSE_SEGMENTS: u64 = 8;
+const MAX_SPARSE_SEGMENTS: u64 = 8;
 /// A round also begins when it frees this part of the free space of the disk.
 const SHARE_OF_FREE_SPACE: u64 = 4;
 /// A small fragment is copied along if it is at most so many times as long as what is copied before it.
@@ -48,7 +48,7 @@ const COPIED_ALONG: u64 = 2;
 const FRAGMENTS_PER_SYNC: usize = 64;
 
 /// Most blocks that one commit moves: their keys take a sixth of a frame.
-const MOST_MOVED_BLOCKS: usize = 1 << 16;
+const MAX_MOVED_BLOCKS: usize = 1 << 16;
 
 /// A segment that is worth emptying.
 struct Sparse<'a> {
@@ -129,10 +129,10 @@ fn sparse_segments<'a>(
     marked: &'a Marked,
     is_full: bool,
 ) -> Result<Vec<Sparse<'a>>> {
-    let least_percent = if is_full {
-        LEAST_LIVE_PERCENT_OF_FULL_DISK
+    let min_percent = if is_full {
+        MIN_LIVE_PERCENT_OF_FULL_DISK
     } else {
-        LEAST_LIVE_PERCENT
+        MIN_LIVE_PERCENT
     };
     let log_floor = writer.with_leader(|leader| leader.oldest_replayed_segment())?;
     let mut sparse = Vec::new();
@@ -149,7 +149,7 @@ fn sparse_segments<'a>(
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             found => found.map_err(|e| Error::io(format_args!("looking at {}", path.display()), e)),
         }?;
-        if live.bytes.saturating_mul(100) < found.len_bytes * least_percent {
+        if live.bytes.saturating_mul(100) < found.len_bytes * min_percent {
             sparse.push(Sparse {
                 segment,
                 live_bytes: live.bytes,
@@ -164,7 +164,7 @@ fn sparse_segments<'a>(
 /// Keeps as many segments as free enough for the files to be made, those first with blocks of the fewest orders.
 fn keep_what_is_worth_it(writer: &Writer, sparse: &mut Vec<Sparse<'_>>) {
     sparse.sort_unstable_by_key(|sparse| (sparse.orders.len(), sparse.segment));
-    let much_bytes = (MOST_SPARSE_SEGMENTS * writer.segment_bytes)
+    let much_bytes = (MAX_SPARSE_SEGMENTS * writer.segment_bytes)
         .min(writer.supply.free.counted_bytes() / SHARE_OF_FREE_SPACE);
     let (mut freed_bytes, mut orders, mut worth_it) = (0, HashSet::<(TableId, u32)>::new(), 0);
     for (count, sparse) in (1..).zip(&*sparse) {
@@ -280,7 +280,7 @@ impl<'a> Round<'a> {
         let mut trees = table.trees();
         trees.any(|(order, tree)| {
             let waits_without_rows = tree.pending().is_some() && order != ROWS_ORDER;
-            let found = || self.find(tree, MOST_MOVED_BLOCKS);
+            let found = || self.find(tree, MAX_MOVED_BLOCKS);
             !waits_without_rows && found().is_err_and(|error| error.is_of_unreadable_bytes())
         })
     }
@@ -355,12 +355,12 @@ impl<'a> Round<'a> {
         moved: &mut Move,
     ) -> Result<Option<(OrderReplace, MovedBlocks)>> {
         let mut copied = MovedBlocks::default();
-        let most_blocks = MOST_MOVED_BLOCKS - moved.blocks;
+        let max_blocks = MAX_MOVED_BLOCKS - moved.blocks;
         if tree.pending().is_some() && order != 0 {
             // The order waits for a page, and the rows do not depend on it.
             return Ok(None);
         }
-        let found = self.find(tree, most_blocks)?;
+        let found = self.find(tree, max_blocks)?;
         let mut fragment: Option<FragmentWriter> = None;
         let (mut removed, mut bytes): (Vec<ItemName>, u64) = (Vec::new(), 0);
         for entry in found.blocks {
@@ -393,7 +393,7 @@ impl<'a> Round<'a> {
         let Some(mut fragment) = fragment else {
             return Ok(None);
         };
-        let room = most_blocks - removed.len();
+        let room = max_blocks - removed.len();
         let along = self.copy_along(table, found.small_fragments, &mut fragment, bytes, room)?;
         for (small, blocks) in along {
             let name = ItemName::of(&small);
@@ -413,7 +413,7 @@ impl<'a> Round<'a> {
     }
 
     /// Walks the tree of an order, but for what is below its fragments, up to so many blocks.
-    fn find(&self, tree: &Tree, most_blocks: usize) -> Result<Found> {
+    fn find(&self, tree: &Tree, max_blocks: usize) -> Result<Found> {
         let mut found = Found::default();
         let mut small_fragments = Vec::new();
         let mut is_root = true;
@@ -436,7 +436,7 @@ impl<'a> Round<'a> {
                 true => Step::Skip,
             }
         })? {
-            if found.blocks.len() == most_blocks {
+            if found.blocks.len() == max_blocks {
                 found.is_partial = true;
                 break;
             }
@@ -480,14 +480,14 @@ impl<'a> Round<'a> {
         mut small_fragments: Vec<Entry>,
         fragment: &mut FragmentWriter,
         mut bytes: u64,
-        most_blocks: usize,
+        max_blocks: usize,
     ) -> Result<Vec<(Entry, Vec<Entry>)>> {
         let store = &self.writer.store;
         let mut along = Vec::new();
-        let mut most_blocks = most_blocks as u64;
+        let mut max_blocks = max_blocks as u64;
         small_fragments.sort_by_key(|small| small.block_bytes);
         for small in small_fragments {
-            if small.block_bytes > COPIED_ALONG * bytes || small.blocks > most_blocks {
+            if small.block_bytes > COPIED_ALONG * bytes || small.blocks > max_blocks {
                 break;
             }
             let tree = Tree::from_root(table, Some(small.clone()));
@@ -500,7 +500,7 @@ impl<'a> Round<'a> {
             for block in &blocks {
                 fragment.copy_block(block)?;
             }
-            most_blocks -= small.blocks;
+            max_blocks -= small.blocks;
             bytes += small.block_bytes;
             let blocks = blocks.into_iter().map(|block| block.entry).collect();
             along.push((small, blocks));

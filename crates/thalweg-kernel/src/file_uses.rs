@@ -31,7 +31,7 @@ pub(crate) struct FileUse {
 pub(crate) type Uses = Vec<FileUse>;
 
 /// Most bytes of a list that a checkpoint stores, enough for about 130,000 files. Uses with a longer one are found by a walk.
-const MOST_STORED_BYTES: usize = 1 << 20;
+const MAX_STORED_BYTES: usize = 1 << 20;
 
 /// About what one file takes in a list.
 const BYTES_OF_ONE_FILE: u64 = 8;
@@ -306,7 +306,7 @@ pub(crate) fn put_uses(uses: Option<&[FileUse]>, out: &mut Vec<u8>) {
         put_varint(used.page_bytes.into(), out);
         last = used.file.0;
     }
-    if out.len() - start > MOST_STORED_BYTES {
+    if out.len() - start > MAX_STORED_BYTES {
         out.truncate(start);
     }
 }

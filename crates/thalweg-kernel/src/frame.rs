@@ -23,7 +23,7 @@ const FLAG_SHOWN_ON_WRITE: u8 = 1;
 /// The frame that ends a segment and names the next one.
 pub(crate) const NEXT_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES + 8) as u64;
 /// A frame that holds nothing but zeros, without them.
-pub(crate) const LEAST_PAD_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES) as u64;
+pub(crate) const MIN_PAD_FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + SECTION_ENTRY_BYTES) as u64;
 /// As large as the sectors of any disk: what lies in one can be lost together.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
 /// Most sections of one frame: far above what a commit is allowed to hold.

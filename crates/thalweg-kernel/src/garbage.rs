@@ -90,8 +90,8 @@ impl Cleaner {
     }
 
     /// Removes it; what snapshots may need waits for [`Self::finish_waiting`]. Whether all has gone.
-    pub(crate) fn collect(&self, marked: Marked, least_bytes: u64) -> Result<bool> {
-        let collected = collect(self, marked, least_bytes)?;
+    pub(crate) fn collect(&self, marked: Marked, min_bytes: u64) -> Result<bool> {
+        let collected = collect(self, marked, min_bytes)?;
         let Some(waiting) = collected.waiting else {
             return Ok(true);
         };
@@ -248,23 +248,23 @@ pub(crate) struct Live {
     pub(crate) orders: Vec<(TableId, u32)>,
 }
 
-/// Deletes what can go: empty fragments always, the rest if that is at least `least_bytes`.
-fn collect(cleaner: &Cleaner, marked: Marked, least_bytes: u64) -> Result<Collected> {
+/// Deletes what can go: empty fragments always, the rest if that is at least `min_bytes`.
+fn collect(cleaner: &Cleaner, marked: Marked, min_bytes: u64) -> Result<Collected> {
     let mut dead = unneeded(cleaner, &marked)?;
     let empty_fragments = remove_empty_fragments(cleaner, &mut dead)?;
-    let collected = remove_dead(cleaner, marked, dead, least_bytes)?;
+    let collected = remove_dead(cleaner, marked, dead, min_bytes)?;
     Ok(Collected {
         files: collected.files + empty_fragments,
         ..collected
     })
 }
 
-/// Deletes files that hold something, if that is at least `least_bytes`.
+/// Deletes files that hold something, if that is at least `min_bytes`.
 fn remove_dead(
     cleaner: &Cleaner,
     marked: Marked,
     dead: Vec<Dead>,
-    least_bytes: u64,
+    min_bytes: u64,
 ) -> Result<Collected> {
     let (awaits_cleaning, keeps_waiting, dropped_in) = cleaner.writer.with_leader(|leader| {
         let dropped = leader.dropped();
@@ -283,14 +283,14 @@ fn remove_dead(
     // round for them has left.
     let not_removed = cleaner.not_removed_lately();
     let has_failed = |dead: &Dead| not_removed.contains(&dead.id);
-    let takes_all = least_bytes == 0 || (awaits_cleaning && not_removed.is_empty());
+    let takes_all = min_bytes == 0 || (awaits_cleaning && not_removed.is_empty());
     let calls = |dead: &&Dead| !has_failed(dead) && (takes_all || !is_left(dead));
     // Empty leftovers alone are not worth the checkpoints, least of all on the full disk that left them behind. For a drop that
     // waits for these they are written also where nothing can go.
     let dead_bytes: u64 = { dead.iter().filter(calls) }
         .map(|dead| dead.bytes(cleaner))
         .sum();
-    if dead_bytes < least_bytes.max(1) && !keeps_waiting {
+    if dead_bytes < min_bytes.max(1) && !keeps_waiting {
         return Ok(Collected::files(0));
     }
     let Marked {
@@ -337,7 +337,7 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
         };
         let done = writer.submit(job, Durability::Disk);
         // The last one may have been long, with pages that are in no other: a drop need not wait for as much room again.
-        let is_worth_it = || awaits_cleaning && dead_bytes > writer.supply.least_cleaning_bytes();
+        let is_worth_it = || awaits_cleaning && dead_bytes > writer.supply.min_cleaning_bytes();
         match segment::is_full(&done) && !serves_drop && is_worth_it() {
             true => writer.submit(Job::CheckpointToFree, Durability::Disk)?,
             false => done?,
@@ -349,7 +349,7 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
     let after = writer.snapshot();
     let still_needed = live_files(&after, writer)?;
     let (log_floor, next_file) = writer.with_leader(|leader| {
-        let next_file = leader.root().least_next_file();
+        let next_file = leader.root().min_next_file();
         (leader.oldest_needed_segment(), next_file)
     })?;
     if after.commit() == commit {
@@ -407,17 +407,17 @@ fn remove(cleaner: &Cleaner, mut waiting: Waiting) -> Result<Collected> {
 /// They were never part of a table, so no slot of the root and no snapshot needs them.
 fn remove_empty_fragments(cleaner: &Cleaner, dead: &mut Vec<Dead>) -> Result<usize> {
     let writer = &cleaner.writer;
-    let least_next_file = || writer.with_leader(|leader| leader.root().least_next_file());
+    let min_next_file = || writer.with_leader(|leader| leader.root().min_next_file());
     let empty = dead.extract_if(.., |dead| dead.is_empty_fragment(&writer.env));
     let empty: Vec<Dead> = empty.collect();
-    let mut bound = least_next_file()?;
+    let mut bound = min_next_file()?;
     // Checkpoints raise it: for many of them, and where these do not take the room that others need.
     let is_many = empty.iter().filter(|dead| dead.id >= bound).count() >= EMPTY_FRAGMENTS;
     if is_many && writer.with_leader(|_| writer.supply.may_clean_now())? {
         for _slot in 0..SLOTS {
             let _ = writer.submit(Job::Checkpoint { always: true }, Durability::Disk);
         }
-        bound = least_next_file()?;
+        bound = min_next_file()?;
     }
     let left = empty.iter().filter(|dead| dead.id >= bound).count();
     writer.empty_fragments.store(left, Ordering::Relaxed);

@@ -91,7 +91,7 @@ pub(crate) fn check_countable(place: &Path, what: &str, number: u64) -> Result<(
 
 /// So far above the root's next file id a name in a folder may lie for the id to count as used. A writer gives out far
 /// fewer ids between two checkpoints; a name beyond is of a foreign file, which must not use up the numbers.
-pub(crate) const MOST_IDS_AHEAD: u64 = 1 << 32;
+pub(crate) const MAX_IDS_AHEAD: u64 = 1 << 32;
 
 /// The error of a number that cannot be counted on.
 pub(crate) fn used_up(what: &str, count: u64) -> Error {
@@ -103,7 +103,7 @@ pub(crate) fn used_up(what: &str, count: u64) -> Error {
 
 /// Whether the name of a file uses up its id, where `known` is the next file id of the root.
 pub(crate) fn counts_as_used(id: FileId, known: FileId) -> bool {
-    id.0 <= known.0.saturating_add(MOST_IDS_AHEAD)
+    id.0 <= known.0.saturating_add(MAX_IDS_AHEAD)
 }
 
 #[cfg(test)]

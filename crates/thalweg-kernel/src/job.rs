@@ -3,7 +3,7 @@
 use crate::commit::{Commit, Edit, Producer};
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
-use crate::limits::{MOST_CARRIED_BYTES, held_bytes};
+use crate::limits::{MAX_CARRIED_BYTES, held_bytes};
 use crate::masks::{CoveredRows, Covering, MaskEdit, MovedBlocks, TableMasks};
 use crate::orders::ReplaceEdit;
 
@@ -87,7 +87,7 @@ impl CoverJob {
             None => Covering::Blocks(&blocks),
         };
         let carried = masks.and_then(|masks| covered.masks_of(table, &covering, masks));
-        let Some(carried) = carried.filter(|edit| edit.len_bytes() as u64 <= MOST_CARRIED_BYTES)
+        let Some(carried) = carried.filter(|edit| edit.len_bytes() as u64 <= MAX_CARRIED_BYTES)
         else {
             return commit;
         };

@@ -87,7 +87,7 @@ pub use kernel::Kernel;
 pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, MANY_MASKS_BYTES, NAME_LIMIT_BYTES, are_few_pages};
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
-pub use producers::MOST_PRODUCERS;
+pub use producers::MAX_PRODUCERS;
 pub use rows_part::RowsPart;
 #[cfg(feature = "broken-rules")]
 pub use rules::{Rule, break_rule};

@@ -35,15 +35,15 @@ pub(crate) const MASKS_LIMIT_BYTES: u64 = 32 << 20;
 pub const MANY_MASKS_BYTES: u64 = MASKS_LIMIT_BYTES / 2;
 
 /// Masks that one cover carries; it may take so much more than there is room for.
-pub(crate) const MOST_CARRIED_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_CARRIED_BYTES: u64 = 1 << 20;
 
 /// Bytes that an order beside the rows takes of [`CATALOGUE_LIMIT_BYTES`]: its coverage may take as much.
 pub(crate) const ORDER_BYTES: u64 = 25 << 10;
 
 /// More than an entry takes in the directory of a group, whatever it holds.
-const MOST_ENTRY_BYTES: usize = 160;
+const MAX_ENTRY_BYTES: usize = 160;
 /// More than the summary of a column adds to that, its place in a set of columns included.
-const MOST_SUMMARY_BYTES: usize = 104;
+const MAX_SUMMARY_BYTES: usize = 104;
 /// Left free of a frame for its header, its section table and the fixed parts of its sections.
 const FRAME_RESERVE_BYTES: u64 = 4 << 10;
 
@@ -58,7 +58,7 @@ pub(crate) fn held_bytes(commit: &Commit) -> usize {
 pub(crate) fn memory_bytes(commit: &Commit) -> usize {
     let blocks = { commit.groups.iter() }.flat_map(|group| &group.blocks);
     let blocks = blocks
-        .map(|block| size_of::<EncodedBlock>() + block.entry.columns.len() * MOST_SUMMARY_BYTES);
+        .map(|block| size_of::<EncodedBlock>() + block.entry.columns.len() * MAX_SUMMARY_BYTES);
     size_of::<Commit>()
         + held_bytes(commit)
         + size_of_val(&commit.rows[..])
@@ -67,7 +67,7 @@ pub(crate) fn memory_bytes(commit: &Commit) -> usize {
         + size_of_val(&commit.masks[..])
         + blocks.sum::<usize>()
         + { commit.fragments() }
-            .map(|(_, root)| size_of::<Entry>() + root.columns.len() * MOST_SUMMARY_BYTES)
+            .map(|(_, root)| size_of::<Entry>() + root.columns.len() * MAX_SUMMARY_BYTES)
             .sum::<usize>()
 }
 
@@ -106,12 +106,12 @@ pub(crate) fn check_frame(frame_bytes: u64) -> Result<()> {
 
 /// Refuses a commit that makes too many index pages anew.
 pub(crate) fn check_changed(changed_bytes: u64) -> Result<()> {
-    let most_bytes = changed_limit_bytes();
-    if changed_bytes <= most_bytes {
+    let max_bytes = changed_limit_bytes();
+    if changed_bytes <= max_bytes {
         return Ok(());
     }
     let message = format!(
-        "a commit that changes {changed_bytes} bytes of index pages is more than the {most_bytes} of one: put its blocks \
+        "a commit that changes {changed_bytes} bytes of index pages is more than the {max_bytes} of one: put its blocks \
          into fragments, or commit in several steps"
     );
     Err(Error::new(ErrorKind::Limit, message))
@@ -154,7 +154,7 @@ impl GroupRoom {
     /// Adds a block; whether all of them still fit.
     pub fn takes(&mut self, block: &EncodedBlock) -> bool {
         let summaries = block.entry.columns.len();
-        let directory = MOST_ENTRY_BYTES + summaries * MOST_SUMMARY_BYTES;
+        let directory = MAX_ENTRY_BYTES + summaries * MAX_SUMMARY_BYTES;
         self.blocks += 1;
         self.summaries += summaries;
         self.bytes += (block.bytes.len().next_multiple_of(8) + directory) as u64;

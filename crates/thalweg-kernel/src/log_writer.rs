@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::fields::PutFields;
 use crate::frame::{
-    FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, LEAST_PAD_FRAME_BYTES, NEXT_FRAME_BYTES,
+    FRAME_ALIGN, FrameBuilder, FrameHead, FrameId, MIN_PAD_FRAME_BYTES, NEXT_FRAME_BYTES,
     SECTOR_BYTES, SectionKind, restamp, seal,
 };
 use crate::ids::{CommitNo, DatabaseId, Epoch, LogPosition};
@@ -120,7 +120,7 @@ impl LogWriter {
         let is_first = end == SEGMENT_HEADER_BYTES as u64;
         let offset = match is_first || end.is_multiple_of(SECTOR_BYTES) {
             true => end,
-            false => (end + LEAST_PAD_FRAME_BYTES).next_multiple_of(SECTOR_BYTES),
+            false => (end + MIN_PAD_FRAME_BYTES).next_multiple_of(SECTOR_BYTES),
         };
         LogPosition { offset, ..self.end }
     }
@@ -131,7 +131,7 @@ impl LogWriter {
             return Ok(());
         }
         assert!(at == self.next_sector(), "frames are not moved elsewhere");
-        let zeros = at.offset - self.end.offset - LEAST_PAD_FRAME_BYTES;
+        let zeros = at.offset - self.end.offset - MIN_PAD_FRAME_BYTES;
         let mut padding = FrameBuilder::default();
         padding.section(SectionKind::Pad, |out| {
             out.resize(usize::try_from(zeros).unwrap_or_default(), 0);

@@ -21,7 +21,7 @@ use crate::rows_part::RowsPart;
 use std::sync::{Arc, OnceLock};
 
 /// Slots of the first chunk of a list. Later ones have as many as the list has items.
-const LEAST_SLOTS: usize = 2;
+const MIN_SLOTS: usize = 2;
 /// Most slots of a chunk.
 pub(crate) const CHUNK_SLOTS: usize = 512;
 /// A chunk whose rows have so many bytes takes no more.
@@ -106,7 +106,7 @@ pub(crate) struct OpenTail {
 impl OpenTail {
     /// The end of a list that got another chunk: `items` is how many the list has.
     pub(crate) fn extend(list: &mut OpenList, items: usize) -> Self {
-        let slots = items.clamp(LEAST_SLOTS, CHUNK_SLOTS);
+        let slots = items.clamp(MIN_SLOTS, CHUNK_SLOTS);
         let chunk: Chunk = (0..slots).map(|_| OnceLock::new()).collect();
         list.chunks = list
             .chunks
@@ -259,7 +259,7 @@ mod tests {
     fn states_are_few_and_small_lists_are_small() {
         let mut writer = Writer::default();
         writer.push(1, Bytes::new());
-        assert_eq!(writer.list.chunks[0].len(), LEAST_SLOTS);
+        assert_eq!(writer.list.chunks[0].len(), MIN_SLOTS);
         (2..=100_000).for_each(|c| writer.push(c, Bytes::new()));
         assert!(
             writer.states <= 10 + 100_000 / CHUNK_SLOTS,

@@ -1,6 +1,6 @@
 //! The producers whose last commits are remembered, so that a resend is not stored twice.
 //!
-//! Invariants: at most [`MOST_PRODUCERS`] are remembered, those that have stored last. Which ones these are follows from the
+//! Invariants: at most [`MAX_PRODUCERS`] are remembered, those that have stored last. Which ones these are follows from the
 //! commits alone, in whatever process they are applied and from whatever checkpoint, because a commit has one producer at
 //! most and commits have one order. A resend is no use of a producer: it stores nothing, and a replay would find no frame of it.
 //!
@@ -14,7 +14,7 @@ use crate::ids::CommitNo;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most producers that are remembered: 2 MiB of a checkpoint.
-pub const MOST_PRODUCERS: usize = 65_536;
+pub const MAX_PRODUCERS: usize = 65_536;
 
 /// Bytes of a producer in a checkpoint.
 const PRODUCER_BYTES: usize = 32;
@@ -45,7 +45,7 @@ impl Producers {
             self.by_commit.remove(&before);
         }
         self.by_commit.insert(commit, producer.id);
-        if self.by_id.len() > MOST_PRODUCERS
+        if self.by_id.len() > MAX_PRODUCERS
             && let Some((_, oldest)) = self.by_commit.pop_first()
         {
             self.by_id.remove(&oldest);
@@ -66,7 +66,7 @@ impl Producers {
     pub(crate) fn get(wire: &mut Fields<'_>, last: CommitNo) -> Result<Self> {
         let damage = |what: &str| Error::corruption("checkpoint", what);
         let count = wire.count(PRODUCER_BYTES)?;
-        if count > MOST_PRODUCERS {
+        if count > MAX_PRODUCERS {
             return Err(damage("it remembers too many producers"));
         }
         let mut producers = Self::default();
@@ -90,7 +90,7 @@ impl Producers {
 }
 
 /// Most refused commits that are remembered, more than may wait.
-const MOST_REFUSED: usize = 1 << 19;
+const MAX_REFUSED: usize = 1 << 19;
 
 /// Commits of producers that were refused before their producers knew it, so that others may have been handed in after
 /// them: stored, these would make the refused ones look stored as well, and their rows would be lost with the resend.
@@ -143,7 +143,7 @@ impl RefusedProducers {
         let of_producer = self.by_id.entry(producer.id).or_default();
         self.count += usize::from(of_producer.insert(producer.sequence));
         // Of producers that never came back.
-        if self.count > MOST_REFUSED
+        if self.count > MAX_REFUSED
             && let Some((_, forgotten)) = self.by_id.pop_first()
         {
             self.count -= forgotten.len();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_producers_that_have_stored_last_are_remembered() {
-        let most = MOST_PRODUCERS as u64;
+        let most = MAX_PRODUCERS as u64;
         let mut producers = Producers::default();
         (1..=most).for_each(|n| producers.note(&producer(n, 7), CommitNo(n)));
         // The first one stores again, then two new ones come: the second and the third go.
@@ -200,9 +200,9 @@ mod tests {
         assert_eq!(stored(1, 9), None);
         assert_eq!((stored(2, 7), stored(3, 7)), (None, None));
         assert_eq!(stored(4, 7), Some(CommitNo(4)));
-        assert_eq!(producers.by_id.len(), MOST_PRODUCERS);
-        assert_eq!(producers.by_commit.len(), MOST_PRODUCERS);
-        assert_eq!(bytes(&producers).len(), 4 + PRODUCER_BYTES * MOST_PRODUCERS);
+        assert_eq!(producers.by_id.len(), MAX_PRODUCERS);
+        assert_eq!(producers.by_commit.len(), MAX_PRODUCERS);
+        assert_eq!(bytes(&producers).len(), 4 + PRODUCER_BYTES * MAX_PRODUCERS);
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_in_between_changes_nothing() {
-        let most = MOST_PRODUCERS as u64;
+        let most = MAX_PRODUCERS as u64;
         let mut whole = Producers::default();
         let mut resumed = Producers::default();
         for n in 1..=most + 300 {
@@ -264,8 +264,8 @@ mod tests {
         order[4..4 + 64].rotate_left(32);
         assert!(read(&order, 3).is_err(), "ids out of order");
         let mut many = good;
-        many[..4].copy_from_slice(&(len_u32(MOST_PRODUCERS) + 1).to_le_bytes());
-        many.resize(4 + PRODUCER_BYTES * (MOST_PRODUCERS + 1), 0);
+        many[..4].copy_from_slice(&(len_u32(MAX_PRODUCERS) + 1).to_le_bytes());
+        many.resize(4 + PRODUCER_BYTES * (MAX_PRODUCERS + 1), 0);
         assert!(read(&many, 3).is_err(), "too many");
     }
 }

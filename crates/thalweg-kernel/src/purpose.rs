@@ -1,6 +1,6 @@
 //! The kinds of frames of the log, as far as they differ in the space that they may use on a full disk.
 
-use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
+use crate::space_estimates::MIN_RESERVE_CHECKPOINTS;
 
 /// Why a frame is written. On a full disk the reserve and the last room are kept for some purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Purpose {
         match self {
             Self::Rows | Self::Pages => None,
             Self::Drop | Self::CheckpointToFree => Some(0),
-            Self::Replacement | Self::Checkpoint => Some(LEAST_RESERVE_CHECKPOINTS),
+            Self::Replacement | Self::Checkpoint => Some(MIN_RESERVE_CHECKPOINTS),
         }
     }
 }

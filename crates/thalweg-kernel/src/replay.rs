@@ -33,7 +33,7 @@ use thalweg_env::{Env, File, is_unreadable};
 /// How much is read ahead at most.
 const WINDOW_BYTES: usize = 256 << 10;
 /// How much is read first, and where the bulk of the frame before was passed over.
-const LEAST_WINDOW_BYTES: usize = 8 << 10;
+const MIN_WINDOW_BYTES: usize = 8 << 10;
 
 /// Larger than the sectors of any disk, and a page of the cache that reads go through: so much cannot be read at once.
 const UNREADABLE_BYTES: usize = 4096;
@@ -330,8 +330,8 @@ impl Replay {
     fn next_ahead(&self) -> usize {
         let window_end = self.window_start + self.window.len() as u64;
         match self.at.offset > window_end {
-            true => LEAST_WINDOW_BYTES,
-            false => (2 * self.ahead_bytes).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES),
+            true => MIN_WINDOW_BYTES,
+            false => (2 * self.ahead_bytes).clamp(MIN_WINDOW_BYTES, WINDOW_BYTES),
         }
     }
 

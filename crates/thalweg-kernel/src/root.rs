@@ -303,7 +303,7 @@ impl RootFile {
 
     /// The next file id from which an opening goes on that finds only one slot, whichever that is. A file with a lower one can go:
     /// its removal could be undone by a power cut, and an id that was given out anew would name two files.
-    pub(crate) fn least_next_file(&self) -> FileId {
+    pub(crate) fn min_next_file(&self) -> FileId {
         let other = self.other.as_ref().map(|other| other.next_file);
         other.map_or(self.current.next_file, |other| {
             other.min(self.current.next_file)

@@ -198,9 +198,9 @@ impl SegmentSupply {
             renewed.map_err(Failure::Refused)?;
         }
         let is_given_back = self.is_given_back();
-        let least_bytes = self.sizes.least_bytes(frame_bytes, checkpoints);
+        let min_bytes = self.sizes.min_bytes(frame_bytes, checkpoints);
         if is_given_back {
-            capacity_bytes = least_bytes;
+            capacity_bytes = min_bytes;
         }
         let fitting = state.spare.take_if(|s| s.capacity_bytes >= needed_bytes);
         let mut is_reserve = false;
@@ -223,7 +223,7 @@ impl SegmentSupply {
                 let reserve = self.take_reserve(&mut state, needed_bytes + kept_bytes);
                 reserve.and_then(|reserve| match reserve {
                     Some(reserve) => Ok(reserve),
-                    None if kept_bytes == 0 => make(least_bytes).map_err(|_| error),
+                    None if kept_bytes == 0 => make(min_bytes).map_err(|_| error),
                     None => Err(error),
                 })
             }
@@ -317,9 +317,9 @@ impl SegmentSupply {
     /// Whether the reserve has room for what is known now, and for a commit that a recovery would write again; also before there
     /// is one, as long as that is little.
     pub(crate) fn has_least_reserve(&self, tail_bytes: u64) -> bool {
-        let least_bytes = self.sizes.least_reserve_bytes_now() + tail_bytes;
-        least_bytes <= self.reserve_bytes.load(Ordering::Relaxed)
-            || least_bytes <= self.sizes.soon_bytes()
+        let min_bytes = self.sizes.min_reserve_bytes_now() + tail_bytes;
+        min_bytes <= self.reserve_bytes.load(Ordering::Relaxed)
+            || min_bytes <= self.sizes.soon_bytes()
     }
 
     /// How much of the log may be unsynced: the reserve has room for it beside all that a drop needs. Without a reserve any. A
@@ -351,12 +351,12 @@ impl SegmentSupply {
 
     /// Puts another reserve in the place of one that was used, or is too small.
     fn renew_reserve(&self, state: &mut State, tail_bytes: u64) -> Result<()> {
-        let least_bytes = self.sizes.least_reserve_bytes();
-        let least_bytes = least_bytes.max(self.sizes.kept_bytes() + tail_bytes);
-        let suffices = |spare: &Spare| spare.capacity_bytes >= least_bytes;
+        let min_bytes = self.sizes.min_reserve_bytes();
+        let min_bytes = min_bytes.max(self.sizes.kept_bytes() + tail_bytes);
+        let suffices = |spare: &Spare| spare.capacity_bytes >= min_bytes;
         let unit_bytes = self.sizes.reserve_unit();
         let wanted_bytes = self.sizes.wanted_reserve_bytes(true);
-        let wanted_bytes = wanted_bytes.max(least_bytes.next_multiple_of(unit_bytes));
+        let wanted_bytes = wanted_bytes.max(min_bytes.next_multiple_of(unit_bytes));
         if !state.reserve.as_ref().is_some_and(suffices) {
             // One that is only given back has to be larger, if there is room. Checked first: trying takes all there is from
             // others meanwhile.
@@ -370,7 +370,7 @@ impl SegmentSupply {
             // A spare in the way is better had as the reserve.
             let larger = larger.or_else(|| state.spare.take_if(|spare| suffices(spare)));
             // So is what an earlier process had kept.
-            let larger = larger.or_else(|| self.adopt(&mut state.leftovers, least_bytes));
+            let larger = larger.or_else(|| self.adopt(&mut state.leftovers, min_bytes));
             let renewed = match larger {
                 Some(spare) => spare,
                 None => {
@@ -452,18 +452,18 @@ impl SegmentSupply {
     fn is_overwritten(&self, state: &State, spare: &Spare) -> bool {
         let overwritten = state.overwritten.as_ref();
         overwritten
-            .is_some_and(|(path, least_bytes)| *path == spare.path && self.free.has(*least_bytes))
+            .is_some_and(|(path, min_bytes)| *path == spare.path && self.free.has(*min_bytes))
     }
 
     /// For how much free space it holds that a spare could be overwritten. With as much free as it is long it may be copied each
     /// time; with less it is written in place, which does not change, but free space is only reported roughly.
     fn holds_from(&self, spare: &Spare) -> (PathBuf, u64) {
         let free_bytes = self.free.told_bytes();
-        let least_bytes = match free_bytes >= spare.capacity_bytes {
+        let min_bytes = match free_bytes >= spare.capacity_bytes {
             true => spare.capacity_bytes,
             false => free_bytes / 2,
         };
-        (spare.path.clone(), least_bytes)
+        (spare.path.clone(), min_bytes)
     }
 
     /// Whether the reserve was given back: its space is then free, for commits that free more.
@@ -513,8 +513,8 @@ impl SegmentSupply {
 
     /// The least bytes that a round of removing files writes: two checkpoints, or where space is short a single one, which both
     /// slots of the root name.
-    pub(crate) fn least_cleaning_bytes(&self) -> u64 {
-        self.sizes.least_cleaning_bytes(match self.is_short() {
+    pub(crate) fn min_cleaning_bytes(&self) -> u64 {
+        self.sizes.min_cleaning_bytes(match self.is_short() {
             true => 1,
             false => CLEANING_CHECKPOINTS,
         })
@@ -544,7 +544,7 @@ impl SegmentSupply {
     /// The first segment of an epoch on a disk where the reserve was given back: no larger than it must be, and for what
     /// frees space.
     pub(crate) fn take_least(&self, frame_bytes: u64) -> Outcome<Prepared> {
-        let capacity_bytes = self.sizes.least_bytes(frame_bytes, 1);
+        let capacity_bytes = self.sizes.min_bytes(frame_bytes, 1);
         let made = self.make_empty(capacity_bytes).map_err(Failure::Refused)?;
         let used = segment::use_spare(&self.env, &self.dir, &made, self.next_file_id());
         used.map(|used| Prepared {
@@ -557,10 +557,10 @@ impl SegmentSupply {
     /// need be.
     pub(crate) fn expect_checkpoint(&self, repeated_bytes: u64, unsaved_bytes: u64) {
         self.sizes.note_next(repeated_bytes, unsaved_bytes);
-        let least_bytes =
-            self.sizes.least_reserve_bytes() + CLEANING_CHECKPOINTS * self.sizes.more_bytes();
-        if self.reserve_bytes.load(Ordering::Relaxed) >= least_bytes
-            || self.called_for_bytes.load(Ordering::Relaxed) >= least_bytes
+        let min_bytes =
+            self.sizes.min_reserve_bytes() + CLEANING_CHECKPOINTS * self.sizes.more_bytes();
+        if self.reserve_bytes.load(Ordering::Relaxed) >= min_bytes
+            || self.called_for_bytes.load(Ordering::Relaxed) >= min_bytes
         {
             return;
         }
@@ -582,7 +582,7 @@ impl SegmentSupply {
         }
         drop(state);
         self.free.may_have(match self.is_given_back() {
-            true => self.sizes.least_bytes(0, 1),
+            true => self.sizes.min_bytes(0, 1),
             false => segment::next_capacity(0, self.limit_bytes, 0),
         })
     }

@@ -15,7 +15,7 @@ const RESERVE_MIN_BYTES: u64 = 64 << 10;
 /// more, because their size is only estimated and copy-on-write file systems need room for writing one twice.
 const RESERVE_CHECKPOINTS: u64 = 4;
 /// With room for fewer checkpoints than these in the reserve, commits that free no space are refused.
-pub(crate) const LEAST_RESERVE_CHECKPOINTS: u64 = 3;
+pub(crate) const MIN_RESERVE_CHECKPOINTS: u64 = 3;
 /// Removing files takes so many checkpoints.
 pub(crate) const CLEANING_CHECKPOINTS: u64 = 2;
 /// On a copy-on-write file system a segment takes room for its zeros, and for what is written over them until that is synced.
@@ -57,7 +57,7 @@ impl SpaceEstimates {
     /// Bytes of the reserve that checkpoints and drops may need; the rest is for the unsynced tail of the log.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let around_bytes = segment::SEGMENT_HEADER_BYTES as u64 + NEXT_FRAME_BYTES;
-        self.least_reserve_bytes_now() + around_bytes
+        self.min_reserve_bytes_now() + around_bytes
     }
 
     pub(crate) fn tail_room_in(&self, reserve_bytes: u64) -> u64 {
@@ -77,7 +77,7 @@ impl SpaceEstimates {
     }
 
     /// The least bytes of `checkpoints` written one after the other: what each repeats, and once what no checkpoint holds yet.
-    pub(crate) fn least_cleaning_bytes(&self, checkpoints: u64) -> u64 {
+    pub(crate) fn min_cleaning_bytes(&self, checkpoints: u64) -> u64 {
         let repeated_bytes = self.repeated_bytes.load(Ordering::Relaxed);
         let unsaved_bytes = self.unsaved_bytes.load(Ordering::Relaxed);
         checkpoints * with_slack(repeated_bytes) + unsaved_bytes
@@ -132,22 +132,22 @@ impl SpaceEstimates {
     }
 
     /// The least room that commits which free no space leave for those that do.
-    pub(crate) fn least_reserve_bytes(&self) -> u64 {
-        self.least_reserve_bytes_with(self.unsaved_soon_bytes())
+    pub(crate) fn min_reserve_bytes(&self) -> u64 {
+        self.min_reserve_bytes_with(self.unsaved_soon_bytes())
     }
 
     /// The least room as of now, without what a segment may add before the reserve is checked again.
-    pub(crate) fn least_reserve_bytes_now(&self) -> u64 {
-        self.least_reserve_bytes_with(self.unsaved_bytes.load(Ordering::Relaxed))
+    pub(crate) fn min_reserve_bytes_now(&self) -> u64 {
+        self.min_reserve_bytes_with(self.unsaved_bytes.load(Ordering::Relaxed))
     }
 
-    fn least_reserve_bytes_with(&self, unsaved_bytes: u64) -> u64 {
+    fn min_reserve_bytes_with(&self, unsaved_bytes: u64) -> u64 {
         let bytes = self.repeated_bytes.load(Ordering::Relaxed);
-        LEAST_RESERVE_CHECKPOINTS * with_slack(bytes) + unsaved_bytes
+        MIN_RESERVE_CHECKPOINTS * with_slack(bytes) + unsaved_bytes
     }
 
     /// The least bytes of a segment for a frame, and for checkpoints after it.
-    pub(crate) fn least_bytes(&self, frame_bytes: u64, checkpoints: u64) -> u64 {
+    pub(crate) fn min_bytes(&self, frame_bytes: u64, checkpoints: u64) -> u64 {
         let more_bytes = self.room_for_checkpoints(checkpoints);
         segment::next_capacity(0, 0, frame_bytes + more_bytes + NEXT_FRAME_BYTES)
     }

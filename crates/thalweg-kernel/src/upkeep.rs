@@ -32,7 +32,7 @@ use thalweg_env::sync::Mutex;
 const ENCODING: &str = "encoding open rows";
 const CLEANING: &str = "removing and rewriting files";
 /// About so many rows become blocks at once, where there are more: bounds what is encoded and not yet committed.
-const MOST_COVER_ROWS: u64 = 1 << 16;
+const MAX_COVER_ROWS: u64 = 1 << 16;
 
 /// Does it, on threads of its own or at the end of commits.
 pub(crate) struct Upkeep {
@@ -293,7 +293,7 @@ impl Upkeep {
             .as_ref()
             .is_ok_and(|marked| !marked.needed.unreadable.is_empty());
         // Removing files takes full checkpoints: those that free less than these wait for others.
-        let least_bytes = if is_full {
+        let min_bytes = if is_full {
             0
         } else {
             let full_bytes = self
@@ -301,7 +301,7 @@ impl Upkeep {
                 .with_leader(|leader| leader.working().bases.index_bytes())?;
             CLEANING_CHECKPOINTS * full_bytes
         };
-        let collected = marked.and_then(|marked| self.cleaner.collect(marked, least_bytes));
+        let collected = marked.and_then(|marked| self.cleaner.collect(marked, min_bytes));
         if compacted.is_err() || !matches!(collected, Ok(true)) || is_partial {
             self.writer.due.garbage_stays();
         }
@@ -599,8 +599,8 @@ fn rows_to_encode(table: &TableSnapshot, block_rows: Option<u64>) -> Vec<OpenRow
     let Some(block_rows) = block_rows else {
         return table.open_rows().cloned().collect();
     };
-    let most_rows = MOST_COVER_ROWS.max(block_rows) / block_rows * block_rows;
-    let wanted = (total / block_rows * block_rows).min(most_rows);
+    let max_rows = MAX_COVER_ROWS.max(block_rows) / block_rows * block_rows;
+    let wanted = (total / block_rows * block_rows).min(max_rows);
     let mut taken = 0;
     let mut rows: Vec<OpenRows> = Vec::new();
     for open in table.open_rows() {

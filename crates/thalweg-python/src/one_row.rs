@@ -20,9 +20,9 @@ use pyo3::types::PyCapsule;
 use thalweg::Value;
 
 /// Wider rows are imported.
-const MOST_COLUMNS: usize = 64;
+const MAX_COLUMNS: usize = 64;
 /// Longer values are imported, and checked against the limits there.
-const MOST_VALUE_BYTES: usize = 64 << 10;
+const MAX_VALUE_BYTES: usize = 64 << 10;
 
 /// How the bytes of a value lie.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ pub(crate) fn with_row<T>(
     // SAFETY: a capsule of this name points to this struct, which lives as long as the capsule, and nobody writes to it while it
     // is borrowed.
     let schema = unsafe { schema.cast::<FFI_ArrowSchema>().as_ref() };
-    let mut values = [Value::Null; MOST_COLUMNS];
+    let mut values = [Value::Null; MAX_COLUMNS];
     let values = values.get_mut(..columns.fields().len())?;
     let is_row = !array.is_released()
         && array.len() == 1
@@ -204,7 +204,7 @@ fn read<'a>(
             };
             let start = usize::try_from(start).ok()?;
             let len = usize::try_from(end).ok()?.checked_sub(start)?;
-            if len > MOST_VALUE_BYTES {
+            if len > MAX_VALUE_BYTES {
                 return None;
             }
             let data = array.buffer(2);

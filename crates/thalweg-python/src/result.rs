@@ -83,10 +83,10 @@ impl Rows {
 
     /// Returns the first rows without reading them: more than are shown, if there are.
     fn first(&mut self) -> PyResult<RecordBatch> {
-        let some = |batch: &RecordBatch| batch.slice(0, batch.num_rows().min(show::MOST_ROWS + 1));
+        let some = |batch: &RecordBatch| batch.slice(0, batch.num_rows().min(show::MAX_ROWS + 1));
         let page = self.page.as_ref().map(Page::rest);
         let mut batches: Vec<_> = page.iter().chain(&self.ahead).map(some).collect();
-        while batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= show::MOST_ROWS {
+        while batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= show::MAX_ROWS {
             let Some(batch) = next_batch(self.source.get_mut()?)? else {
                 break;
             };

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use thalweg::ErrorKind;
 
 /// Rows that are shown.
-pub(crate) const MOST_ROWS: usize = 10;
-const MOST_COLUMNS: usize = 12;
-const MOST_CHARS: usize = 40;
+pub(crate) const MAX_ROWS: usize = 10;
+const MAX_COLUMNS: usize = 12;
+const MAX_CHARS: usize = 40;
 /// The column that EXPLAIN gives a plan in, which nobody wants cut.
 const PLAN: &str = "plan";
 
@@ -41,8 +41,8 @@ struct Shown {
 
 impl Shown {
     fn new(batch: &RecordBatch) -> Result<Self, ArrowError> {
-        let rows = batch.num_rows().min(MOST_ROWS);
-        let columns = batch.num_columns().min(MOST_COLUMNS);
+        let rows = batch.num_rows().min(MAX_ROWS);
+        let columns = batch.num_columns().min(MAX_COLUMNS);
         let options = FormatOptions::new()
             .with_null("null")
             .with_display_error(true);
@@ -107,7 +107,7 @@ fn render_html(batch: &RecordBatch, title: Option<&str>) -> Result<String, Arrow
     html += "<table><thead>";
     html += &row("th", &mut shown.names.iter());
     html += "</thead><tbody>";
-    for at in 0..batch.num_rows().min(MOST_ROWS) {
+    for at in 0..batch.num_rows().min(MAX_ROWS) {
         html += &row("td", &mut shown.columns.iter().map(|texts| &texts[at]));
     }
     html += "</tbody></table>";
@@ -123,7 +123,7 @@ fn escaped(text: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(MOST_CHARS) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }

@@ -403,7 +403,7 @@ impl PyTable {
         }
         let rows = self.__len__(py)?;
         let title = format!("{}: {rows} rows", self.name);
-        let first = self.first(py, Some(show::MOST_ROWS + 1))?;
+        let first = self.first(py, Some(show::MAX_ROWS + 1))?;
         first.html(py, Some(&title))
     }
 

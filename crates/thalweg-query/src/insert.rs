@@ -555,7 +555,7 @@ fn number(digits: &str, to: &DataType) -> Option<ScalarValue> {
 }
 
 /// Up to here floats hold all whole numbers.
-const MOST_EXACT_FLOAT: u64 = 1 << 53;
+const MAX_EXACT_FLOAT: u64 = 1 << 53;
 
 /// One array of values that have one type, or are whole and broken numbers; `None` when they do not go together.
 fn array_of(values: &[ScalarValue]) -> Result<Option<ArrayRef>> {
@@ -585,7 +585,7 @@ fn array_of(values: &[ScalarValue]) -> Result<Option<ArrayRef>> {
         return Ok(Some(Arc::new(NullArray::new(rows))));
     }
     // The table would only see what is left of it.
-    let is_cut = |value: &ScalarValue| matches!(value, ScalarValue::Int64(Some(whole)) if whole.unsigned_abs() > MOST_EXACT_FLOAT);
+    let is_cut = |value: &ScalarValue| matches!(value, ScalarValue::Int64(Some(whole)) if whole.unsigned_abs() > MAX_EXACT_FLOAT);
     if data_type == DataType::Float64 && values.iter().any(is_cut) {
         return Ok(None);
     }

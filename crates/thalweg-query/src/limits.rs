@@ -1,7 +1,7 @@
 //! LIMIT and OFFSET of more rows than there can be, or of none.
 //!
 //! DataFusion adds both up where it moves a limit below a union or a join, and takes a sum beyond `i64` for a negative one. Invariant: an
-//! OFFSET has at most [`MOST_ROWS`], a LIMIT of more is none, and what leaves out no rows is gone.
+//! OFFSET has at most [`MAX_ROWS`], a LIMIT of more is none, and what leaves out no rows is gone.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -10,13 +10,13 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 /// More than a query can return. The sum of hundreds is still within `i64`.
-const MOST_ROWS: usize = 1 << 53;
+const MAX_ROWS: usize = 1 << 53;
 
 /// Whether a limit leaves out no rows, as far as is known.
 pub(crate) fn takes_all(limit: &Limit) -> bool {
     matches!(limit.get_skip_type(), Ok(SkipType::Literal(0)))
         && match limit.get_fetch_type() {
-            Ok(FetchType::Literal(fetch)) => fetch.is_none_or(|rows| rows > MOST_ROWS),
+            Ok(FetchType::Literal(fetch)) => fetch.is_none_or(|rows| rows > MAX_ROWS),
             _ => false,
         }
 }
@@ -53,9 +53,9 @@ impl OptimizerRule for LimitsOfRows {
         let LogicalPlan::Limit(limit) = plan else {
             return Ok(Transformed::new_transformed(plan, is_changed));
         };
-        let skips =
-            matches!(limit.get_skip_type(), Ok(SkipType::Literal(rows)) if rows > MOST_ROWS);
-        let fetches = matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(rows))) if rows > MOST_ROWS);
+        let skips = matches!(limit.get_skip_type(), Ok(SkipType::Literal(rows)) if rows > MAX_ROWS);
+        let fetches =
+            matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(rows))) if rows > MAX_ROWS);
         if !skips && !fetches {
             return Ok(Transformed::new_transformed(
                 LogicalPlan::Limit(limit),
@@ -63,7 +63,7 @@ impl OptimizerRule for LimitsOfRows {
             ));
         }
         let Limit { skip, fetch, input } = limit;
-        let most = i64::try_from(MOST_ROWS).unwrap_or(i64::MAX);
+        let most = i64::try_from(MAX_ROWS).unwrap_or(i64::MAX);
         Ok(Transformed::yes(LogicalPlan::Limit(Limit {
             skip: match skips {
                 true => Some(Box::new(lit(most))),

@@ -17,9 +17,9 @@ use datafusion::logical_expr::expr::{Between, BinaryExpr, Placeholder};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 
 /// Longer texts have other things to do than to be short.
-const MOST_TEXT_BYTES: usize = 4 * 1024;
+const MAX_TEXT_BYTES: usize = 4 * 1024;
 /// Numbers of one text.
-const MOST_NUMBERS: usize = 16;
+const MAX_NUMBERS: usize = 16;
 
 /// A text without its numbers.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ const ENDS: [&str; 12] = [
 
 /// The text without the numbers that its conditions compare with; `None` if there are none.
 pub(crate) fn lift(text: &str) -> Option<Lifted> {
-    if text.len() > MOST_TEXT_BYTES {
+    if text.len() > MAX_TEXT_BYTES {
         return None;
     }
     let mut words = Words { text, at: 0 };
@@ -115,7 +115,7 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
         before = now;
         word = next;
     }
-    if lifted.values.is_empty() || lifted.values.len() > MOST_NUMBERS {
+    if lifted.values.is_empty() || lifted.values.len() > MAX_NUMBERS {
         return None;
     }
     lifted.text.push_str(&text[copied..]);

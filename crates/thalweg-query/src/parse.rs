@@ -300,7 +300,7 @@ fn begin_with_from(tokens: &mut [TokenWithSpan]) {
 
 /// How deeply EXPLAIN of EXPLAIN and lists of lists in types are nested, which the parser does not count.
 fn uncounted_depth(tokens: &[TokenWithSpan]) -> usize {
-    let (mut explains, mut lists, mut most_lists) = (0, 0, 0);
+    let (mut explains, mut lists, mut max_lists) = (0, 0, 0);
     for token in tokens {
         match &token.token {
             Token::Word(word) if word.keyword == Keyword::EXPLAIN => explains += 1,
@@ -308,9 +308,9 @@ fn uncounted_depth(tokens: &[TokenWithSpan]) -> usize {
             Token::RBracket | Token::Whitespace(_) => {}
             _ => lists = 0,
         }
-        most_lists = most_lists.max(lists);
+        max_lists = max_lists.max(lists);
     }
-    explains.max(most_lists)
+    explains.max(max_lists)
 }
 
 fn parse_tokens(tokens: Vec<TokenWithSpan>) -> Result<Vec<DfStatement>> {

@@ -56,7 +56,7 @@ pub struct QueryResult {
     /// For streams: completes once it was cancelled.
     stopped: Option<BoxFuture<'static, ()>>,
     /// More rows than so many are an error.
-    most_rows: Option<u64>,
+    max_rows: Option<u64>,
     returned_rows: u64,
     /// The error that has ended the statement; each further call returns it again.
     failed: Option<Error>,
@@ -357,8 +357,8 @@ impl QueryResult {
     }
 
     /// The same rows, of which more than so many are an error.
-    pub(crate) fn of_at_most(mut self, most_rows: Option<u64>) -> Self {
-        self.most_rows = most_rows;
+    pub(crate) fn of_at_most(mut self, max_rows: Option<u64>) -> Self {
+        self.max_rows = max_rows;
         self
     }
 
@@ -387,7 +387,7 @@ impl QueryResult {
             owner: None,
             stopped: None,
             deadline: None,
-            most_rows: None,
+            max_rows: None,
             returned_rows: 0,
             failed: None,
         }
@@ -475,15 +475,15 @@ impl QueryResult {
 
     /// Counts rows against the limit of the session.
     fn counted(&mut self, fetched: Fetched) -> Result<Fetched> {
-        let (Fetched::Batch(batch), Some(most_rows), false) =
-            (&fetched, self.most_rows, self.is_count)
+        let (Fetched::Batch(batch), Some(max_rows), false) =
+            (&fetched, self.max_rows, self.is_count)
         else {
             return Ok(fetched);
         };
         self.returned_rows += batch.num_rows() as u64;
-        if self.returned_rows > most_rows {
+        if self.returned_rows > max_rows {
             let message =
-                format!("the query returns more than the {most_rows} rows that its session allows");
+                format!("the query returns more than the {max_rows} rows that its session allows");
             return Err(Error::new(ErrorKind::Limit, message));
         }
         Ok(fetched)

@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Statements of async programs that keep a thread each at the same time: the runtime has 512 threads for them at most, and with all
 /// of these waiting none would be left for the operators that they wait for.
-const MOST_WAITING: usize = 32;
+const MAX_WAITING: usize = 32;
 
 /// SQL on a database, for one connection. Clones are the same session; those of one database share plans and threads, so that
 /// another one costs next to nothing. All calls but [`Self::run`] block, also inside an async task: make them where blocking is fine.
@@ -124,7 +124,7 @@ impl Prepared {
             deadline: self.session.deadline(),
         };
         let rows = with_room(|| self.session.execute(&self.statement, params, &call))?;
-        Ok(rows.of_at_most(self.session.settings.most_result_rows))
+        Ok(rows.of_at_most(self.session.settings.max_result_rows))
     }
 
     /// The parameters in the order of their places: names without `$`, or numbers.
@@ -151,7 +151,7 @@ impl Session {
                 threads,
                 owner,
                 workers: Mutex::default(),
-                waiting: Semaphore::new(MOST_WAITING),
+                waiting: Semaphore::new(MAX_WAITING),
             }),
             settings: Arc::default(),
             task,
@@ -220,7 +220,7 @@ impl Session {
             deadline: self.deadline(),
         };
         let rows = with_room(|| self.sql_here(text, params, &call))?;
-        Ok(rows.of_at_most(self.settings.most_result_rows))
+        Ok(rows.of_at_most(self.settings.max_result_rows))
     }
 
     fn sql_here(&self, text: &str, params: &Params, call: &Call<'_>) -> Result<QueryResult> {
@@ -309,7 +309,7 @@ impl Session {
         };
         Ok(match begun {
             Begun::Rows(rows) => {
-                let rows = rows.of_at_most(self.settings.most_result_rows);
+                let rows = rows.of_at_most(self.settings.max_result_rows);
                 Begun::Rows(Box::new(rows))
             }
             stored => stored,
@@ -374,7 +374,7 @@ impl Session {
         let rows = with_room(|| self.scan_here(table, scan, deadline)).map_err(|error| {
             with_text_as_written(error, scan.filter.as_deref().unwrap_or_default())
         })?;
-        Ok(rows.of_at_most(self.settings.most_result_rows))
+        Ok(rows.of_at_most(self.settings.max_result_rows))
     }
 
     fn scan_here(

@@ -16,7 +16,7 @@ pub struct SessionSettings {
     /// spill to temporary files where they can, and fail where they cannot.
     pub memory_limit_bytes: Option<u64>,
     /// A statement fails once it returns more rows: a query, and SHOW, DESCRIBE, SUMMARIZE and EXPLAIN as well.
-    pub most_result_rows: Option<u64>,
+    pub max_result_rows: Option<u64>,
     /// The durability of its inserts; `None` takes the durability of the database.
     pub durability: Option<Durability>,
 }

@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, EnterGuard, Handle, Runtime, RuntimeFlavor};
 use tokio::task::{JoinHandle, block_in_place};
 
 /// How often, and for how long each time, a statement waits for the memory of earlier statements.
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 const STEP: Duration = Duration::from_millis(1);
 
 /// The threads of queries of one connection, and how many statements run.
@@ -69,7 +69,7 @@ impl Running {
         let others = threads.running.fetch_add(1, Ordering::AcqRel);
         let is_limited = matches!(task.memory_pool().memory_limit(), MemoryLimit::Finite(_));
         let steps = match others == 0 && is_limited {
-            true => MOST_STEPS,
+            true => MAX_STEPS,
             false => 0,
         };
         (Self(Arc::clone(threads)), steps)

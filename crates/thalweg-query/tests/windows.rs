@@ -258,7 +258,7 @@ fn of_pairs(function: &str, pairs: &[(f64, f64)]) -> Expected {
     if x.iter().chain(&y).any(|value| !value.is_finite()) {
         return Expected::Anything;
     }
-    let (most_x, most_y) = (largest(&x), largest(&y));
+    let (max_x, max_y) = (largest(&x), largest(&y));
     if count == 0 || (count == 1 && function == "covar_samp") {
         return Expected::Null;
     }
@@ -266,13 +266,13 @@ fn of_pairs(function: &str, pairs: &[(f64, f64)]) -> Expected {
         (moments(&x, &x), moments(&y, &y), moments(&x, &y));
     let near = |value: f64, scale: f64| Expected::Near(value, 1e-9 * scale * count_f64(count));
     match function {
-        "covar_samp" => return near(sxy / count_f64(count - 1), most_x * most_y),
-        "covar_pop" => return near(sxy / count_f64(count), most_x * most_y),
-        "regr_avgx" => return near(mean_x, most_x),
-        "regr_avgy" => return near(mean_y, most_y),
-        "regr_sxx" => return near(sxx, most_x * most_x),
-        "regr_syy" => return near(syy, most_y * most_y),
-        "regr_sxy" => return near(sxy, most_x * most_y),
+        "covar_samp" => return near(sxy / count_f64(count - 1), max_x * max_y),
+        "covar_pop" => return near(sxy / count_f64(count), max_x * max_y),
+        "regr_avgx" => return near(mean_x, max_x),
+        "regr_avgy" => return near(mean_y, max_y),
+        "regr_sxx" => return near(sxx, max_x * max_x),
+        "regr_syy" => return near(syy, max_y * max_y),
+        "regr_sxy" => return near(sxy, max_x * max_y),
         _ => {}
     }
     if count < 2 || sxx == 0.0 || (function == "corr" && syy == 0.0) {
@@ -282,7 +282,7 @@ fn of_pairs(function: &str, pairs: &[(f64, f64)]) -> Expected {
         // A line through values that are all the same explains them, as in PostgreSQL and DuckDB.
         return Expected::Near(1.0, 0.0);
     }
-    if most_x.max(most_y) > 1e6 {
+    if max_x.max(max_y) > 1e6 {
         // Quotients of what was rounded: too few digits are left to compare.
         return Expected::Anything;
     }

@@ -142,7 +142,7 @@ impl CrashReport {
 }
 
 /// Violations kept per workload: the first ones are enough.
-const MOST_VIOLATIONS: usize = 5;
+const MAX_VIOLATIONS: usize = 5;
 
 /// Values of rows that a check appends: no workload comes so far.
 const NEW_VALUE: i64 = 1 << 60;
@@ -229,7 +229,7 @@ struct Demand {
 impl Run<'_> {
     fn is_done(&self) -> bool {
         let found = self.report.violations.len();
-        found >= MOST_VIOLATIONS || (self.plan.stop_early && found > 0)
+        found >= MAX_VIOLATIONS || (self.plan.stop_early && found > 0)
     }
 
     fn choices(&mut self, state: &SimEnv, depth: u32) -> Vec<CrashChoice> {

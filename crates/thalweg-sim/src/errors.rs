@@ -48,7 +48,7 @@ impl ErrorReport {
     }
 }
 
-const MOST_VIOLATIONS: usize = 8;
+const MAX_VIOLATIONS: usize = 8;
 
 /// Memory that all runs of a workload together may leave behind: thread-local buffers, no databases.
 const LEAK_BYTES: i64 = 256 << 10;
@@ -170,7 +170,7 @@ pub fn fail_everywhere(
                     .into_iter()
                     .map(|v| format!("{place}: {v}\n  (repeat with THALWEG_SEED={seed})")),
             );
-            if report.violations.len() >= MOST_VIOLATIONS {
+            if report.violations.len() >= MAX_VIOLATIONS {
                 return report;
             }
         }
@@ -200,17 +200,17 @@ fn run_case(
     seed: u64,
     rule: FaultRule,
     reads_old: bool,
-    most_calls: u64,
+    max_calls: u64,
 ) -> (&'static str, u64, Vec<Violation>) {
     let sim = SimEnv::new(seed);
-    let stop = FaultRule::new(Fault::Crash).at_call(most_calls);
+    let stop = FaultRule::new(Fault::Crash).at_call(max_calls);
     sim.set_plan(FaultPlan::none().rule(stop).rule(rule));
     let mut driver = workload.run(&sim, true);
     sim.set_plan(FaultPlan::none());
     let class = class_of(&driver);
     let mut violations = std::mem::take(&mut driver.violations);
     if sim.is_crashed() {
-        violations.push(format!("{most_calls} storage calls and no end"));
+        violations.push(format!("{max_calls} storage calls and no end"));
         return ("no end", 0, violations);
     }
     let lost = |lost| if reads_old { Lost::CacheBefore } else { lost };

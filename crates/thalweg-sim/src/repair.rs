@@ -341,11 +341,11 @@ impl RepairStage {
 
     /// The first violations are enough.
     fn is_done(&self) -> bool {
-        self.violations.len() >= MOST_VIOLATIONS
+        self.violations.len() >= MAX_VIOLATIONS
     }
 }
 
-const MOST_VIOLATIONS: usize = 5;
+const MAX_VIOLATIONS: usize = 5;
 
 /// All files but those that any opening may write.
 fn data_of(image: &SimEnv) -> Files {

@@ -27,7 +27,7 @@ use thalweg_sim::toy::{Row, Toy, block, rows_part};
 const SCHEDULES: usize = 5_000;
 
 /// Steps of a schedule. The longest models need a tenth of it.
-const MOST_STEPS: usize = 200_000;
+const MAX_STEPS: usize = 200_000;
 
 /// Half of the schedules draw the next thread at each step; the other half switch a few times only, with long runs
 /// between: what takes three switches at the right places is hardly ever drawn by the first kind.
@@ -45,7 +45,7 @@ fn explore_share(one_in: usize, model: impl Fn() + Send + Sync + 'static) {
     let model = Arc::new(model);
     let same = Arc::clone(&model);
     let mut config = Config::default();
-    config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
+    config.max_steps = MaxSteps::FailAfter(MAX_STEPS);
     Runner::new(RandomScheduler::new(each), config.clone()).run(move || same());
     Runner::new(PctScheduler::new(4, each), config).run(move || model());
 }

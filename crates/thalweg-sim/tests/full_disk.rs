@@ -664,9 +664,9 @@ fn drops_where_space_is_short_overwrite_what_is_kept_once() {
     }
     let stats = sim.stats();
     // A reserve of this size is a few segments, and each drop a frame.
-    let most_bytes = 16 * SEGMENT_BYTES;
+    let max_bytes = 16 * SEGMENT_BYTES;
     assert!(
-        stats.bytes_written < most_bytes,
+        stats.bytes_written < max_bytes,
         "{} bytes written by {TABLES} drops",
         stats.bytes_written
     );

@@ -430,7 +430,7 @@ fn an_append_that_is_refused_fills_no_disk_first() {
         assert!(refused.count() > 10);
         let written = sim.stats().bytes_written;
         // What may be had is only found out by trying where it is not told.
-        let most_bytes = if crate::HIDES_QUOTA { 4 << 20 } else { 2 << 20 };
-        assert!(written < most_bytes, "{written} bytes");
+        let max_bytes = if crate::HIDES_QUOTA { 4 << 20 } else { 2 << 20 };
+        assert!(written < max_bytes, "{written} bytes");
     }
 }

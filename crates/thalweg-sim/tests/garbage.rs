@@ -474,7 +474,7 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
         let segments = files.filter(|(path, _)| path.starts_with("/db/log"));
         segments.map(|(_, bytes)| bytes).sum::<u64>()
     };
-    let mut most_files = 0;
+    let mut max_files = 0;
     for part in 1..=6_i64 {
         sim.reset_stats();
         for k in 0..10_000_i64 {
@@ -485,7 +485,7 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
             toy.append(*table, &[(at, at)], Durability::Process)
                 .unwrap();
             if k % 100 == 0 {
-                most_files = most_files.max(fragments(&sim).len());
+                max_files = max_files.max(fragments(&sim).len());
             }
         }
         let syncs = sim.stats().syncs + sim.stats().dir_syncs;
@@ -497,11 +497,11 @@ fn small_blocks_of_many_tables_take_few_files_and_syncs() {
             log_bytes()
         );
     }
-    assert!(most_files > 0, "no block has moved");
+    assert!(max_files > 0, "no block has moved");
     // Small ones of each table are few, and grow together.
     assert!(
-        most_files < 5 * tables.len(),
-        "{most_files} files of {TABLES} tables"
+        max_files < 5 * tables.len(),
+        "{max_files} files of {TABLES} tables"
     );
     for (n, table) in (0..).zip(&tables) {
         let want = (0..60_000_i64).filter(|at| at % TABLES == n);

@@ -177,19 +177,16 @@ fn a_power_cut_takes_a_few_megabytes_of_what_nobody_syncs() {
     let toy = open(&sim);
     let table = toy.create("t").unwrap();
     let rows_each: i64 = 1 << 16;
-    let mut most_rows = 0;
+    let mut max_rows = 0;
     for k in 1..=15 {
         let rows = range((k - 1) * rows_each..k * rows_each);
         toy.append(table, &rows, Durability::Process).unwrap();
         let left = open(&sim.crash_image(&CrashChoice::DropAll));
         let left = i64::try_from(left.rows(table).unwrap().len()).unwrap();
-        most_rows = most_rows.max(k * rows_each - left);
+        max_rows = max_rows.max(k * rows_each - left);
     }
-    let most_bytes = most_rows * 16;
-    assert!(
-        most_bytes <= 5 << 20,
-        "{most_bytes} bytes of rows were lost"
-    );
+    let max_bytes = max_rows * 16;
+    assert!(max_bytes <= 5 << 20, "{max_bytes} bytes of rows were lost");
 }
 
 #[test]

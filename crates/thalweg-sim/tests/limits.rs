@@ -7,7 +7,7 @@ use thalweg_kernel::Durability::{Disk, Process};
 use thalweg_kernel::index::{EntryKey, ItemName};
 use thalweg_kernel::orders::{AddHead, ReplaceEdit};
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, FileId, GroupPart, MOST_PRODUCERS,
+    Commit, CommitNo, Edit, ErrorKind, FRAME_LIMIT_BYTES, FileId, GroupPart, MAX_PRODUCERS,
     NEW_TABLE, Options, Producer,
 };
 use thalweg_sim::toy::{Row, Toy, block, rows_part};
@@ -200,7 +200,7 @@ fn produced(toy: &Toy, table: thalweg_kernel::TableId, producer: i64, sequence: 
 
 #[test]
 fn as_many_producers_as_documented_are_remembered_also_after_a_replay() {
-    let most = i64::try_from(MOST_PRODUCERS).unwrap();
+    let most = i64::try_from(MAX_PRODUCERS).unwrap();
     let sim = SimEnv::new(4);
     let toy = open(&sim);
     let table = toy.create("t").unwrap();

@@ -322,8 +322,8 @@ fn one_old_open_row_makes_nothing_grow_with_the_blocks_after_it() {
         bytes.push(written(&sim, || toy.kernel.checkpoint().unwrap()));
     }
     // A checkpoint begins in a sector of its own, so up to one is padded.
-    let most_bytes = bytes[0] + 4_096 + 512;
-    assert!(bytes[1] < most_bytes, "{bytes:?}: 2,000 commits more");
+    let max_bytes = bytes[0] + 4_096 + 512;
+    assert!(bytes[1] < max_bytes, "{bytes:?}: 2,000 commits more");
     let open = toy.kernel.snapshot().unwrap().table(table).unwrap();
     let sections = open.open_rows().map(|open| open.begins_section);
     assert_eq!(sections.collect::<Vec<_>>(), [false, true, true]);

@@ -32,7 +32,7 @@ const THREADS: [&str; 4] = [
     "thalweg-sync",
 ];
 /// Appends after which a database that ends with a panic must have ended: more than all open rows may take.
-const MOST_APPENDS: i64 = 4_000;
+const MAX_APPENDS: i64 = 4_000;
 const APPENDED: usize = 500;
 
 fn options(background: bool) -> Options {
@@ -186,7 +186,7 @@ fn open(sim: &SimEnv) -> Result<Toy> {
 
 /// Appends to a database that has ended, or is about to, until it says so; returns the error and how many appends it took.
 fn append_until_it_ends(toy: &Toy, table: TableId) -> (Error, i64) {
-    for stored in 0..MOST_APPENDS {
+    for stored in 0..MAX_APPENDS {
         let commit = Commit {
             rows: vec![rows_part(table, &rows(stored * 1_000, APPENDED))],
             ..Commit::default()
@@ -195,7 +195,7 @@ fn append_until_it_ends(toy: &Toy, table: TableId) -> (Error, i64) {
             return (error, stored);
         }
     }
-    panic!("{MOST_APPENDS} appends, and nobody has heard of the panic");
+    panic!("{MAX_APPENDS} appends, and nobody has heard of the panic");
 }
 
 /// A machine on which a thread panics in storage once the bomb is armed.

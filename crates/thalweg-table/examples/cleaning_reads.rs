@@ -30,8 +30,8 @@ const ROLLED_SEGMENTS: usize = 3;
 /// Rows of the stream that is loaded last: more than a segment of them.
 const LAST_ROWS: i64 = 24 * BATCH_ROWS;
 /// Its index has about one page for each batch. The indexes of the ten streams have four times as many from 10^8 rows on.
-const MOST_PAGES: u64 = 26;
-const MOST_BYTES_BESIDE_CACHE: u64 = 300_000_000;
+const MAX_PAGES: u64 = 26;
+const MAX_BYTES_BESIDE_CACHE: u64 = 300_000_000;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -185,7 +185,7 @@ fn measure(directory: &Path) -> Result<(), Failure> {
     );
 
     let resident = resident_bytes(&env)?;
-    let limit = engine.options().cache_bytes + MOST_BYTES_BESIDE_CACHE;
+    let limit = engine.options().cache_bytes + MAX_BYTES_BESIDE_CACHE;
     println!("resident: {resident} bytes, limit {limit}");
     assert!(resident < limit, "{resident} bytes of memory");
     engine.close()?;
@@ -214,7 +214,7 @@ fn reads_no_index(
         seconds(made_ns - start_ns) * 1e3,
         seconds(now_ns - made_ns) * 1e3
     );
-    assert!(pages <= MOST_PAGES, "{what} reads {pages} index pages");
+    assert!(pages <= MAX_PAGES, "{what} reads {pages} index pages");
     assert!(bytes <= SEGMENT_BYTES, "{what} reads {bytes} bytes");
     Ok(())
 }

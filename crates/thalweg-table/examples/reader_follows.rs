@@ -209,7 +209,7 @@ fn read(directory: &Path) -> Result<(), Failure> {
 fn follow(directory: &Path, told: &Told) -> Result<(), Failure> {
     let env = Env::os();
     let engine = Engine::open(env.clone(), directory, options(true))?;
-    let (mut statements, mut most_open, mut last) = (0_u64, 0, 0);
+    let (mut statements, mut max_open, mut last) = (0_u64, 0, 0);
     loop {
         let is_over = told.is_over.load(Ordering::SeqCst);
         let acknowledged = told.rows.load(Ordering::SeqCst);
@@ -222,13 +222,11 @@ fn follow(directory: &Path, told: &Told) -> Result<(), Failure> {
         statements += 1;
         if statements.is_multiple_of(16) {
             read_other(&engine)?;
-            most_open = most_open.max(open_files(&env)?.0);
+            max_open = max_open.max(open_files(&env)?.0);
         }
         if told.report.swap(false, Ordering::SeqCst) || is_over {
             let usage = usage(&env)?;
-            println!(
-                "  reader: {last} rows, {statements} statements; {usage}, at most {most_open}"
-            );
+            println!("  reader: {last} rows, {statements} statements; {usage}, at most {max_open}");
         }
         if is_over {
             return Ok(());

@@ -205,9 +205,9 @@ impl Bench {
         })
     }
 
-    fn append(&self, durability: Durability, batch_rows: usize, most_batches: usize) -> Result<()> {
+    fn append(&self, durability: Durability, batch_rows: usize, max_batches: usize) -> Result<()> {
         let (engine, table) = self.fresh("append")?;
-        let batches = (self.data.num_rows() / batch_rows).min(most_batches);
+        let batches = (self.data.num_rows() / batch_rows).min(max_batches);
         let (seconds, ()) = self.seconds(|| {
             for batch in 0..batches {
                 let batch = self.data.slice(batch * batch_rows, batch_rows);
@@ -225,11 +225,11 @@ impl Bench {
     }
 
     fn ingest(&self) -> Result<()> {
-        for (batch_rows, most_batches) in [(1, 5_000), (100, 5_000), (10_000, 1_000)] {
-            self.append(Durability::Disk, batch_rows, most_batches)?;
+        for (batch_rows, max_batches) in [(1, 5_000), (100, 5_000), (10_000, 1_000)] {
+            self.append(Durability::Disk, batch_rows, max_batches)?;
         }
-        for (batch_rows, most_batches) in [(1, 500_000), (100, 50_000), (10_000, 1_000)] {
-            self.append(Durability::Process, batch_rows, most_batches)?;
+        for (batch_rows, max_batches) in [(1, 500_000), (100, 50_000), (10_000, 1_000)] {
+            self.append(Durability::Process, batch_rows, max_batches)?;
         }
         self.two_producers()?;
         self.single_rows()

@@ -4,7 +4,7 @@
 //! thread that answers only where it lost a race with a new definition.
 
 use crate::append::commit_of;
-use crate::table::{MOST_ATTEMPTS, Table};
+use crate::table::{MAX_ATTEMPTS, Table};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
@@ -62,7 +62,7 @@ impl Later {
         }
         let durability = self.durability;
         let answered = move |stored: Result<_>| match stored {
-            Err(error) if error.kind() == ErrorKind::Conflict && self.attempts < MOST_ATTEMPTS => {
+            Err(error) if error.kind() == ErrorKind::Conflict && self.attempts < MAX_ATTEMPTS => {
                 let answer = Arc::clone(&self.answer);
                 let again = self.table.refresh().and_then(|()| self.start());
                 if let Err(error) = again {

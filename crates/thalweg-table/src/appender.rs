@@ -13,9 +13,9 @@ use std::fmt;
 use thalweg_kernel::{Durability, Error, ErrorKind, Result};
 
 /// Rows that are collected before they are committed without a call of `flush`.
-const MOST_ROWS: usize = 65_536;
+const MAX_ROWS: usize = 65_536;
 /// Bytes of such rows.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// Collects rows for a table and commits them in batches of 65,536 rows or 8 MiB; before that nobody sees them. Dropping it commits
 /// what is left; call [`Appender::flush`] to learn whether that worked. Rows that a call has reported as refused are not committed
@@ -140,7 +140,7 @@ impl Appender {
     /// should release it before. All other calls take well under a microsecond.
     #[must_use]
     pub fn will_commit(&self) -> bool {
-        let is_full = self.rows() >= MOST_ROWS || self.bytes >= MOST_BYTES;
+        let is_full = self.rows() >= MAX_ROWS || self.bytes >= MAX_BYTES;
         // Rows of another definition cannot be in one batch with those that follow.
         is_full
             || self.refused.is_some()

@@ -3,7 +3,7 @@
 //! Invariants: memory that has been filled becomes an array's memory without another copy; an array that comes out of
 //! [`ColumnBuilder::finish`] has passed Arrow's own checks of lengths, offsets and UTF-8.
 
-use crate::buffers::{Buffers, LEAST_BYTES, allocate};
+use crate::buffers::{Buffers, MIN_BYTES, allocate};
 use crate::definition::TableDefinition;
 use crate::error::{damaged, invalid};
 use crate::schema::{element_type, width_bytes};
@@ -186,7 +186,7 @@ impl FixedBuilder {
     /// Takes memory for so many bytes, from `buffers` if there is much to fill.
     fn reserve(&mut self, bytes: usize, buffers: Option<&Arc<Buffers>>) {
         match buffers {
-            Some(buffers) if self.used == 0 && bytes >= LEAST_BYTES => {
+            Some(buffers) if self.used == 0 && bytes >= MIN_BYTES => {
                 self.memory = buffers.take(bytes);
                 self.home = Some(Arc::clone(buffers));
             }

@@ -1,7 +1,7 @@
 //! The memory of arrays, used again.
 //!
 //! Invariants: memory comes back when the last array that shares it is dropped, wherever that happens; at most
-//! `MOST_KEPT_BYTES` wait to be used again, and only for as long as the scan that they belong to. What is in a
+//! `MAX_KEPT_BYTES` wait to be used again, and only for as long as the scan that they belong to. What is in a
 //! buffer that was used before is arbitrary: whoever takes one writes every byte that an array will show.
 //!
 //! A replay writes its result to memory once. Fresh memory costs more than the decoding itself: the system clears and
@@ -14,11 +14,11 @@ use std::sync::{Arc, Weak};
 use thalweg_env::sync::Mutex;
 
 /// Smaller memory is not worth the detour: the allocator has it at hand.
-pub(crate) const LEAST_BYTES: usize = 32 << 10;
+pub(crate) const MIN_BYTES: usize = 32 << 10;
 /// The widest values: memory is handed out in whole ones, whatever lay in it before.
 const WIDEST_BYTES: usize = size_of::<i128>();
 /// Memory that waits to be used again.
-const MOST_KEPT_BYTES: usize = 32 << 20;
+const MAX_KEPT_BYTES: usize = 32 << 20;
 
 /// Memory of one scan that waits to be used again.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl Drop for Lent {
         let buffer = std::mem::replace(&mut self.buffer, MutableBuffer::new(0));
         // Without waiting for the lock: in a child of a fork it may be held by a thread that is not there.
         if let Some(mut free) = home.free.try_lock()
-            && free.bytes + buffer.capacity() <= MOST_KEPT_BYTES
+            && free.bytes + buffer.capacity() <= MAX_KEPT_BYTES
         {
             free.bytes += buffer.capacity();
             free.buffers.push(buffer);
@@ -133,7 +133,7 @@ mod tests {
             .map(|_| buffers.lend(buffers.take(1 << 20)))
             .collect();
         drop(lent);
-        assert!(buffers.free.lock().bytes <= MOST_KEPT_BYTES);
+        assert!(buffers.free.lock().bytes <= MAX_KEPT_BYTES);
         let mut memory = MutableBuffer::new(0);
         memory.resize(10, 1);
         let array = buffers.lend(memory);

@@ -18,9 +18,9 @@ use thalweg_kernel::{
 };
 
 /// Names of tables that a message lists.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 /// Tables among which a message looks for the name that was meant.
-const MOST_COMPARED: usize = 1_000;
+const MAX_COMPARED: usize = 1_000;
 
 impl Engine {
     /// Makes a table.
@@ -247,16 +247,16 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
 
 /// The end of a message that lists the tables there are: only some of many, so that a failed lookup among them stays cheap.
 fn listed(snapshot: &Snapshot, wanted: &str) -> String {
-    let some = snapshot.tables().take(MOST_COMPARED);
+    let some = snapshot.tables().take(MAX_COMPARED);
     let some = some.filter(|table| !is_unlisted(&table.name));
     let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
     names.sort_unstable();
     let meant = did_you_mean(wanted, names.iter().map(String::as_str));
-    names.truncate(MOST_LISTED);
+    names.truncate(MAX_LISTED);
     let names = names.join(", ");
     match snapshot.table_count() {
         _ if names.is_empty() => "there are no tables".to_owned(),
-        count if count > MOST_LISTED => format!("{meant}some of the {count} tables are {names}"),
+        count if count > MAX_LISTED => format!("{meant}some of the {count} tables are {names}"),
         _ => format!("{meant}the tables are {names}"),
     }
 }

@@ -17,9 +17,9 @@ mod zones;
 
 pub use decode::{BlockDecoder, decode_block};
 pub use encode::BlockEncoder;
-pub(crate) use encode::{Encoders, MAX_RAW_BYTES, is_long, most_block_rows, raw_bytes};
+pub(crate) use encode::{Encoders, MAX_RAW_BYTES, is_long, max_block_rows, raw_bytes};
 pub use values::ValueDecoder;
-pub(crate) use zones::{LEAST_PAGES, Zones};
+pub(crate) use zones::{MIN_PAGES, Zones};
 
 /// Runs `$body` with `$native` as the type of the elements of `$element`, a number of at most 64 bits.
 macro_rules! with_number {

@@ -19,7 +19,7 @@ const KEPT_BYTES: u64 = 2 << 20;
 /// About how large a definition is.
 const USUAL_BYTES: u64 = 512;
 /// Fewer definitions than this are not looked through for unused ones.
-const LEAST_SWEPT: usize = 256;
+const MIN_SWEPT: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Definitions {
@@ -90,7 +90,7 @@ impl Parsed {
             return Ok(known);
         }
         let parsed = Arc::new(TableDefinition::decode(layouts, encoded)?);
-        if self.by_bytes.len() >= self.sweep_at.max(LEAST_SWEPT) {
+        if self.by_bytes.len() >= self.sweep_at.max(MIN_SWEPT) {
             self.by_bytes.retain(|_, parsed| parsed.strong_count() > 0);
             self.sweep_at = self.by_bytes.len() * 2;
         }
@@ -155,7 +155,7 @@ mod tests {
             .filter(|p| p.strong_count() > 0)
             .count();
         assert!(alive < 12_000, "{alive} of 12,002 definitions are kept");
-        assert!(parsed.by_bytes.len() <= 2 * alive.max(super::LEAST_SWEPT) + 1);
+        assert!(parsed.by_bytes.len() <= 2 * alive.max(super::MIN_SWEPT) + 1);
         drop(parsed);
         assert!(Arc::ptr_eq(
             &engine.table("FIRST").unwrap().definition(),

@@ -24,7 +24,7 @@ use thalweg_kernel::{
 
 /// Attempts that may lose a race against another commit. From the third on the deletion has the turn of its table, so that only
 /// covers of open rows and moves of blocks are left to lose one against.
-const MOST_CONFLICTS: u32 = 64;
+const MAX_CONFLICTS: u32 = 64;
 
 impl Table {
     /// Deletes all rows with order keys of a range, in one commit, and returns how many there were. It costs what lies at the
@@ -98,7 +98,7 @@ fn delete_by(
         };
         match commit(planned) {
             Ok(()) => return Ok(rows),
-            Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
+            Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MAX_CONFLICTS => {
                 conflicts += 1;
             }
             // The room for masks is the same for all tables.

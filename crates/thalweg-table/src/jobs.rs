@@ -34,8 +34,8 @@ use thalweg_kernel::index::Entry;
 use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, Snapshot, TableId, TableSnapshot};
 
 /// How often the tables are looked at while commits come; longer and longer while none does.
-const LEAST_PAUSE: Duration = Duration::from_secs(1);
-const MOST_PAUSE: Duration = Duration::from_secs(10);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Rows have settled after this time, and lain for long after that: see [`Due`].
 const SETTLES_AFTER: Duration = Duration::from_secs(30);
 const LIES_LONG_AFTER: Duration = Duration::from_secs(3_600);
@@ -43,9 +43,9 @@ const LIES_LONG_AFTER: Duration = Duration::from_secs(3_600);
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// The newest commits of so many times are kept.
 const KEPT_COMMITS: usize = 256;
-/// A job that has failed is tried again after this time, after twice as long the next time, and so on up to `MOST_RETRY`.
+/// A job that has failed is tried again after this time, after twice as long the next time, and so on up to `MAX_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
-const MOST_RETRY: Duration = Duration::from_secs(3_600);
+const MAX_RETRY: Duration = Duration::from_secs(3_600);
 /// How often a job that rests asks whether somebody waits for it.
 const ASKS_EACH: Duration = Duration::from_millis(10);
 
@@ -229,24 +229,24 @@ impl<'a> Runner<'a> {
     }
 
     fn run(&mut self) {
-        let mut pause = LEAST_PAUSE;
+        let mut pause = MIN_PAUSE;
         let mut last_commit = None;
         while !self.board.is_stopping() {
             self.board.sleep(pause);
             if !self.board.goes_on() {
-                pause = LEAST_PAUSE;
+                pause = MIN_PAUSE;
                 continue;
             }
             let Ok(newest) = self.engine.newest() else {
                 // It was closed, or its directory is gone.
-                pause = MOST_PAUSE;
+                pause = MAX_PAUSE;
                 continue;
             };
             let has_changed = last_commit.replace(newest.commit()) != Some(newest.commit());
             pause = match self.look(newest, has_changed) {
                 Looked::HasMore => Duration::ZERO,
-                Looked::Idle if !has_changed => (pause * 2).clamp(LEAST_PAUSE, MOST_PAUSE),
-                Looked::Idle | Looked::Worked => LEAST_PAUSE,
+                Looked::Idle if !has_changed => (pause * 2).clamp(MIN_PAUSE, MAX_PAUSE),
+                Looked::Idle | Looked::Worked => MIN_PAUSE,
             };
         }
     }
@@ -300,11 +300,11 @@ impl<'a> Runner<'a> {
                 known.looks = known.stage(due);
                 (known.kind, known.failures) = (None, 0);
             }
-            Ran::Interrupted => known.not_before_ns = now + nanos(LEAST_PAUSE),
+            Ran::Interrupted => known.not_before_ns = now + nanos(MIN_PAUSE),
             Ran::Failed(_) => {
                 let time = FIRST_RETRY * (1 << known.failures.min(16));
                 known.failures = known.failures.saturating_add(1);
-                known.not_before_ns = now + nanos(time.min(MOST_RETRY));
+                known.not_before_ns = now + nanos(time.min(MAX_RETRY));
             }
             Ran::Gone => _ = self.known.remove(&table),
         }

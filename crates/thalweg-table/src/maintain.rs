@@ -55,7 +55,7 @@ use crate::table::{Maintained, Table};
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Steps in a row that may lose a race against another edit. From the third on deletions of rows of the table wait.
-const MOST_CONFLICTS: u32 = 16;
+const MAX_CONFLICTS: u32 = 16;
 
 impl Table {
     /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
@@ -204,8 +204,8 @@ pub(crate) fn put_in_order(
             }
         };
         work.pace.begins(step.kind);
-        let most_steps = *steps_from_here.get_or_insert_with(|| step.most_steps(until));
-        if steps >= most_steps {
+        let max_steps = *steps_from_here.get_or_insert_with(|| step.max_steps(until));
+        if steps >= max_steps {
             let what = "it names other keys than the blocks below it have, so that the rows cannot be put in order";
             return Err(table.name_error(Error::corruption("the index", what)));
         }
@@ -234,7 +234,7 @@ pub(crate) fn put_in_order(
                     break;
                 }
             }
-            Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MOST_CONFLICTS => {
+            Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MAX_CONFLICTS => {
                 conflicts += 1;
             }
             // Its blocks lie on too many pages of the index for one commit.

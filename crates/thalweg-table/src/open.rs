@@ -17,7 +17,7 @@ use thalweg_env::Env;
 use thalweg_kernel::{Durability, Error, ErrorKind, Kernel, Options, Result};
 
 /// More threads than this only take memory.
-const MOST_THREADS: usize = 1_024;
+const MAX_THREADS: usize = 1_024;
 
 /// Largest log segment of a database in memory. Its log is memory as well: about three segments are kept beside the rows,
 /// the one that is written and those whose rows are moving into blocks elsewhere. Smaller ones are cleaned more often, and
@@ -106,8 +106,8 @@ fn kernel_options(options: &EngineOptions) -> Options {
 fn threads(options: &EngineOptions) -> Result<usize> {
     match options.threads {
         0 if options.background => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
-        given if given > MOST_THREADS => {
-            let message = format!("threads is {given}: at most {MOST_THREADS}");
+        given if given > MAX_THREADS => {
+            let message = format!("threads is {given}: at most {MAX_THREADS}");
             Err(Error::new(ErrorKind::Invalid, message))
         }
         given => Ok(given.max(1)),

@@ -20,7 +20,7 @@ pub(crate) struct Pool {
     queue: Arc<Queue>,
     env: Env,
     owner: Owner,
-    most_threads: usize,
+    max_threads: usize,
 }
 
 #[derive(Default)]
@@ -45,25 +45,25 @@ trait Run: Send + Sync {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("most_threads", &self.most_threads)
+            .field("max_threads", &self.max_threads)
             .finish_non_exhaustive()
     }
 }
 
 impl Pool {
-    /// A pool of up to `most_threads` workers beside the threads that wait.
-    pub(crate) fn new(env: Env, most_threads: usize) -> Self {
+    /// A pool of up to `max_threads` workers beside the threads that wait.
+    pub(crate) fn new(env: Env, max_threads: usize) -> Self {
         Self {
             queue: Arc::default(),
             owner: env.owner(),
             env,
-            most_threads,
+            max_threads,
         }
     }
 
     /// Offers a job to the workers.
     pub(crate) fn submit<T: Send + 'static>(&self, ticket: &Ticket<T>) {
-        if self.most_threads > 0 {
+        if self.max_threads > 0 {
             self.enqueue(Arc::clone(&ticket.task) as Arc<dyn Run>);
         }
     }
@@ -73,7 +73,7 @@ impl Pool {
         state.jobs.push_back(job);
         if state.idle_threads > 0 {
             self.queue.work.notify_one();
-        } else if state.threads.len() < self.most_threads {
+        } else if state.threads.len() < self.max_threads {
             let queue = Arc::clone(&self.queue);
             let run = Box::new(move || work(&queue));
             match self.env.spawner().spawn("thalweg-worker", run) {

@@ -9,7 +9,7 @@
 use crate::arrival::Arrival;
 use crate::buffers::Buffers;
 use crate::closed::Closed;
-use crate::column::{BlockDecoder, LEAST_PAGES, Zones};
+use crate::column::{BlockDecoder, MIN_PAGES, Zones};
 use crate::definition::TableDefinition;
 use crate::deleted_rows::{Block, DeletedRows, push_open_rows};
 use crate::engine::Engine;
@@ -239,7 +239,7 @@ impl Reader {
 
     /// Whether the block is one of those that have zones, and something is looked for.
     fn may_prune(&self, entry: &Entry) -> bool {
-        !self.ranges.is_empty() && to_usize(entry.rows).div_ceil(PAGE_ROWS) >= LEAST_PAGES
+        !self.ranges.is_empty() && to_usize(entry.rows).div_ceil(PAGE_ROWS) >= MIN_PAGES
     }
 
     /// Those of these rows that lie in pages which can have a value of each wanted range.

@@ -24,7 +24,7 @@ use thalweg_kernel::store::Store;
 use thalweg_kernel::{CommitNo, Error, ErrorKind, OpenRows, Result};
 
 /// Most blocks that a reader remembers as found, and marks of their masks.
-const MOST_FOUND: usize = 1 << 16;
+const MAX_FOUND: usize = 1 << 16;
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -236,7 +236,7 @@ impl RowReader {
                 }
                 _ => RunMarks::default(),
             };
-            if self.found.len() + self.found_marks >= MOST_FOUND {
+            if self.found.len() + self.found_marks >= MAX_FOUND {
                 self.found.clear();
                 self.found_marks = 0;
             }

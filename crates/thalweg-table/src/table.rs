@@ -16,7 +16,7 @@ use std::sync::Arc;
 use thalweg_kernel::{Error, ErrorKind, Result, TableId, TableSnapshot};
 
 /// Most attempts at a commit while the definition keeps changing.
-pub(crate) const MOST_ATTEMPTS: usize = 16;
+pub(crate) const MAX_ATTEMPTS: usize = 16;
 
 /// A table to write to and to take views of. Clones share it.
 ///
@@ -183,7 +183,7 @@ impl Table {
         &self,
         mut write: impl FnMut(&Shape) -> Result<T>,
     ) -> Result<T> {
-        for _ in 1..MOST_ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             match write(&self.shape.load()) {
                 Err(e) if e.kind() == ErrorKind::Conflict => self.refresh()?,
                 Err(e) => return Err(self.dropped_or(e)),

@@ -7,7 +7,7 @@
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Tables of one database that can be filled at the same time.
-const MOST_FILLED: usize = 64;
+const MAX_FILLED: usize = 64;
 
 /// Whether a table of this name is still being filled: users' names have no NUL.
 pub(crate) fn is_unlisted(name: &str) -> bool {
@@ -16,7 +16,7 @@ pub(crate) fn is_unlisted(name: &str) -> bool {
 
 /// All names of tables that are being filled.
 pub(crate) fn names() -> impl Iterator<Item = String> {
-    (0..MOST_FILLED).map(|number| format!("\0{number}"))
+    (0..MAX_FILLED).map(|number| format!("\0{number}"))
 }
 
 /// Calls `make` with one name after the other until one is free.
@@ -28,7 +28,7 @@ pub(crate) fn with_free_name<T>(make: impl Fn(&str) -> Result<T>) -> Result<T> {
         }
     }
     let message = format!(
-        "{MOST_FILLED} tables are being created with their rows at the same time: try again when one of them is done"
+        "{MAX_FILLED} tables are being created with their rows at the same time: try again when one of them is done"
     );
     Err(Error::new(ErrorKind::Unavailable, message))
 }

@@ -623,7 +623,7 @@ impl Database {
     /// let guest = db.session(SessionSettings {
     ///     read_only: true,
     ///     timeout: Some(Duration::from_secs(30)),
-    ///     most_result_rows: Some(100_000),
+    ///     max_result_rows: Some(100_000),
     ///     ..SessionSettings::default()
     /// })?;
     /// assert!(guest.sql("SELECT * FROM cpu", &Params::None, &[])?.collect()?.is_empty());

@@ -9,7 +9,7 @@ const CHUNK_ROWS: usize = 8_192;
 /// Approximate limit of the text of a chunk in bytes: far below what an array of strings can hold.
 const CHUNK_BYTES: usize = 32 << 20;
 /// A longer field is refused: no column takes it.
-const MOST_FIELD_BYTES: usize = 16 << 20;
+const MAX_FIELD_BYTES: usize = 16 << 20;
 
 /// Why a row in another encoding is bad. Most such files come from spreadsheets.
 pub(crate) const NOT_UTF8: &str =
@@ -174,9 +174,9 @@ impl ChunkBuilder {
         fields: impl Iterator<Item = Option<&'a str>> + Clone,
     ) {
         // No field is longer than its row.
-        let too_long = |field: &str| field.len() > MOST_FIELD_BYTES;
-        if raw.len() > MOST_FIELD_BYTES && fields.clone().flatten().any(too_long) {
-            let reason = format!("a field is longer than {} MiB", MOST_FIELD_BYTES >> 20);
+        let too_long = |field: &str| field.len() > MAX_FIELD_BYTES;
+        if raw.len() > MAX_FIELD_BYTES && fields.clone().flatten().any(too_long) {
+            let reason = format!("a field is longer than {} MiB", MAX_FIELD_BYTES >> 20);
             return self.push_bad(line, reason, raw);
         }
         self.bytes += raw.len();

@@ -21,7 +21,7 @@ use arrow_schema::{DataType, Field};
 use thalweg::{Database, Table};
 
 /// Most texts of a column that are looked at.
-const MOST_TEXTS: usize = 100_000;
+const MAX_TEXTS: usize = 100_000;
 
 /// Returns an error if a column of the table is text, or times stored as numbers, only because the table was made without the
 /// options of this import. `found` has the columns of the file, with the types that the file and the options give them.
@@ -123,7 +123,7 @@ fn given_options(options: &ImportOptions) -> Vec<&'static str> {
 fn texts_of(db: &Database, table: &Table, column: &str) -> Result<Vec<String>, Failure> {
     let [column, table] = [column, table.name()].map(quoted);
     let query =
-        format!("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT {MOST_TEXTS}");
+        format!("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT {MAX_TEXTS}");
     let mut result = db.sql(&query)?;
     let mut texts = Vec::new();
     while let Some(batch) = result.next_batch()? {

@@ -324,8 +324,8 @@ fn convert_column(
 
 /// Whether a value may be a marker of a missing one: a word or a sign, as `?` or `n/a`.
 fn stands_for_nothing(value: &str) -> bool {
-    const MOST_CHARACTERS: usize = 8;
-    !value.chars().any(|c| c.is_numeric()) && value.chars().count() <= MOST_CHARACTERS
+    const MAX_CHARACTERS: usize = 8;
+    !value.chars().any(|c| c.is_numeric()) && value.chars().count() <= MAX_CHARACTERS
 }
 
 /// Parses hexadecimal digits, as the command line prints binary values; anything else becomes null.

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, Read};
 use std::ops::Range;
 
 /// A longer record is refused: a quote that is never closed would take the rest of the file into memory.
-const MOST_RECORD_BYTES: usize = 256 << 20;
+const MAX_RECORD_BYTES: usize = 256 << 20;
 
 pub(super) struct CsvRecords {
     reader: csv::Reader<Kept>,
@@ -67,7 +67,7 @@ impl CsvRecords {
             csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => format!(
                 "the row that begins on line {} is longer than {} MiB, as one is whose quote is never closed",
                 self.line,
-                MOST_RECORD_BYTES >> 20
+                MAX_RECORD_BYTES >> 20
             ),
             csv::ErrorKind::Io(error) => error.to_string(),
             kind => format!("{kind:?}"),
@@ -150,7 +150,7 @@ impl Read for Kept {
         let done = self.place_of(self.wanted_from).min(self.bytes.len());
         self.bytes.drain(..done);
         self.start += done as u64;
-        if self.bytes.len() > MOST_RECORD_BYTES {
+        if self.bytes.len() > MAX_RECORD_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let read = self.reader.read(into)?;

@@ -3,7 +3,7 @@
 //! Invariant: values of one width are codes, and so are those of which many have zeros in front: as numbers they would lose them.
 
 /// Digits that an integer may have, zeros in front included; longer ones count as that long.
-const MOST_DIGITS: usize = 24;
+const MAX_DIGITS: usize = 24;
 
 /// A value and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,16 +16,16 @@ pub(super) struct Example {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Digits {
     /// Values by their number of digits.
-    by_width: [u64; MOST_DIGITS + 1],
+    by_width: [u64; MAX_DIGITS + 1],
     /// Those with zeros in front.
-    padded: [u64; MOST_DIGITS + 1],
+    padded: [u64; MAX_DIGITS + 1],
     first: Option<Example>,
 }
 
 impl Digits {
     pub(super) fn look(&mut self, line: u64, text: &str) {
         let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let width = digits.len().min(MOST_DIGITS);
+        let width = digits.len().min(MAX_DIGITS);
         self.by_width[width] += 1;
         if width > 1 && digits.starts_with('0') {
             self.padded[width] += 1;

@@ -14,9 +14,9 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use thalweg::{key_to_text, sql_type_name};
 
 /// Most columns that are printed one per line; of a wider table only those with a remark are.
-const MOST_LINES: usize = 30;
+const MAX_LINES: usize = 30;
 /// Most names of columns that are printed for one type.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 /// Numbers between these nanoseconds since the epoch, of 1990 and 2100, are taken for times.
 const LIKELY_NS: std::ops::Range<i128> = 631_152_000_000_000_000..4_102_444_800_000_000_000;
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
@@ -83,7 +83,7 @@ pub(super) fn column_lines(names: &[String], found: &[Found]) -> Vec<String> {
         )
     };
     let pairs = || names.iter().zip(found);
-    if names.len() <= MOST_LINES {
+    if names.len() <= MAX_LINES {
         return pairs().map(|(name, found)| line(name, found)).collect();
     }
     let is_notable = |found: &Found| found.reason.is_some() || !details(&found.reading).is_empty();
@@ -101,12 +101,8 @@ pub(super) fn column_lines(names: &[String], found: &[Found]) -> Vec<String> {
         }
     }
     lines.extend(groups.iter().map(|(words, names)| {
-        let shown = names[..names.len().min(MOST_NAMES)].join(", ");
-        let dots = if names.len() > MOST_NAMES {
-            ", ..."
-        } else {
-            ""
-        };
+        let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+        let dots = if names.len() > MAX_NAMES { ", ..." } else { "" };
         match names.len() {
             1 => format!("  {shown} is {words}"),
             count => format!("  {count} columns are {words}: {shown}{dots}"),

@@ -24,7 +24,7 @@ const MARKERS: [&str; 18] = [
 /// After this many values of one type, a value of no type counts as a bad row.
 const MANY_VALUES: u64 = 10;
 /// Most different markers that are remembered per column.
-const MOST_MARKERS: usize = 8;
+const MAX_MARKERS: usize = 8;
 
 /// How the text of a column becomes values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -409,7 +409,7 @@ impl Column {
 
     fn remember_marker(&mut self, marker: Example) {
         let is_new = !self.markers.iter().any(|known| known.text == marker.text);
-        if is_new && self.markers.len() < MOST_MARKERS {
+        if is_new && self.markers.len() < MAX_MARKERS {
             self.markers.push(marker);
         }
     }

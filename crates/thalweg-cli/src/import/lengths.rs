@@ -7,7 +7,7 @@ use thalweg::time_units::unit_ns;
 
 const SECOND_NS: i128 = 1_000_000_000;
 /// Digits after the point of seconds.
-const MOST_DIGITS: usize = 9;
+const MAX_DIGITS: usize = 9;
 
 /// Parses a text as a length of time, in steps of `unit`.
 pub(super) fn length(text: &str, unit: TimeUnit) -> Option<i64> {
@@ -80,11 +80,11 @@ fn seconds_ns(number: &str) -> Option<i128> {
     if whole.is_empty()
         || !are_digits(whole)
         || !are_digits(fraction)
-        || fraction.len() > MOST_DIGITS
+        || fraction.len() > MAX_DIGITS
     {
         return None;
     }
-    format!("{whole}{fraction:0<MOST_DIGITS$}").parse().ok()
+    format!("{whole}{fraction:0<MAX_DIGITS$}").parse().ok()
 }
 
 #[cfg(test)]

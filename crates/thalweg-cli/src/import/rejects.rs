@@ -67,7 +67,7 @@ impl Rejects {
 }
 
 /// Most columns with bad values that are printed.
-const MOST_COLUMNS: usize = 3;
+const MAX_COLUMNS: usize = 3;
 /// If more than one in this many rows has a bad value in a column, the column likely has another type.
 const MANY: u64 = 20;
 
@@ -108,6 +108,6 @@ impl RejectedValues {
                 first.line
             )
         };
-        columns.iter().take(MOST_COLUMNS).map(line).collect()
+        columns.iter().take(MAX_COLUMNS).map(line).collect()
     }
 }

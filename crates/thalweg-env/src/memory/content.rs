@@ -24,7 +24,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// small.
 const CHUNK_BYTES: usize = 64 << 10;
 /// The first allocation of a chunk, which is doubled up to [`CHUNK_BYTES`].
-const LEAST_CHUNK_BYTES: usize = 4 << 10;
+const MIN_CHUNK_BYTES: usize = 4 << 10;
 /// No file ends after this, as on every POSIX system.
 const MAX_LEN_BYTES: u64 = i64::MAX.unsigned_abs();
 
@@ -171,9 +171,7 @@ fn copy_in(
     if end > bytes.capacity() {
         let capacity = match will_be_full() {
             true => CHUNK_BYTES,
-            false => end
-                .next_power_of_two()
-                .clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES),
+            false => end.next_power_of_two().clamp(MIN_CHUNK_BYTES, CHUNK_BYTES),
         };
         // The caller gets an error, as of a full disk, where an allocation that cannot fail would end the process.
         bytes
@@ -224,7 +222,7 @@ mod tests {
     fn small_files_take_little_and_full_ones_no_more_than_their_length() {
         let content = Content::default();
         content.write_at(b"abc", 0).unwrap();
-        assert_eq!(content.memory_bytes(), LEAST_CHUNK_BYTES);
+        assert_eq!(content.memory_bytes(), MIN_CHUNK_BYTES);
         for at in 0..4 * CHUNK / 100 {
             content.write_at(&[7; 100], at * 100).unwrap();
         }

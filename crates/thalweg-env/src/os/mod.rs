@@ -336,7 +336,7 @@ impl OsFile {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn reserve(file: &fs::File, offset: u64, len_bytes: u64) -> io::Result<()> {
     let flags = rustix::fs::FallocateFlags::empty();
-    for _ in 0..MOST_INTERRUPTIONS {
+    for _ in 0..MAX_INTERRUPTIONS {
         match rustix::fs::fallocate(file, flags, offset, len_bytes) {
             Err(rustix::io::Errno::INTR) => {}
             done => return Ok(done?),
@@ -348,7 +348,7 @@ fn reserve(file: &fs::File, offset: u64, len_bytes: u64) -> io::Result<()> {
 
 /// A signal interrupts the call in some file systems (tmpfs), which then have reserved nothing.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const MOST_INTERRUPTIONS: usize = 16;
+const MAX_INTERRUPTIONS: usize = 16;
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn reserve(_file: &fs::File, _offset: u64, _len_bytes: u64) -> io::Result<()> {

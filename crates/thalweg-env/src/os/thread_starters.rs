@@ -13,7 +13,7 @@ static STARTING: AtomicUsize = AtomicUsize::new(0);
 pub(super) const LOOK_AGAIN_AFTER: Duration = Duration::from_micros(50);
 /// A fork goes on after about a second: better a small risk for the child than a process that hangs, should somebody fork
 /// where threads are started.
-const MOST_LOOKS: usize = 20_000;
+const MAX_LOOKS: usize = 20_000;
 
 /// Counts this thread as one that starts others.
 pub(super) fn add() {
@@ -27,7 +27,7 @@ pub(super) fn remove() {
 
 /// Waits until no thread starts others. Called before a fork, which is counted already.
 pub(super) fn wait() {
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_LOOKS {
         if STARTING.load(Ordering::SeqCst) == 0 {
             return;
         }

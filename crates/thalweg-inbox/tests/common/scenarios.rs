@@ -67,7 +67,7 @@ fn at(table: u32, coordinate: u64, time: i64) -> Op {
 }
 
 /// All of them where `STATES` is large; the usual number is a matter of minutes.
-fn most_states() -> usize {
+fn max_states() -> usize {
     let given = std::env::var("STATES").ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(30_000)
 }
@@ -102,7 +102,7 @@ fn failing_sync(
         kills: 0,
         crashes: Some(USUAL),
         limits: limits(),
-        states: most_states(),
+        states: max_states(),
         before: Vec::new(),
         fault: Some(rule.skip(skip).once()),
         is_registry_old: false,
@@ -117,7 +117,7 @@ pub fn scenarios() -> Vec<Scenario> {
         kills: 0,
         crashes: None,
         limits: limits(),
-        states: most_states(),
+        states: max_states(),
         before: Vec::new(),
         fault: None,
         is_registry_old: false,

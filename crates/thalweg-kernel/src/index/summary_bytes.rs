@@ -98,12 +98,12 @@ fn encode_integers(column: &ColumnSummary, flags: u8, out: &mut Vec<u8>) {
         put_varint(u128::from(column.max.wrapping_sub(column.min)), out);
     }
     if flags & OUTER == 0 {
-        put_varint(column.sum.wrapping_sub(least_sum(min, column)), out);
+        put_varint(column.sum.wrapping_sub(min_sum(min, column)), out);
     }
 }
 
 /// The sum of as many values as there are if all were the smallest.
-fn least_sum(min: i128, column: &ColumnSummary) -> u128 {
+fn min_sum(min: i128, column: &ColumnSummary) -> u128 {
     min.cast_unsigned()
         .wrapping_mul(u128::from(column.value_rows))
 }
@@ -221,7 +221,7 @@ fn parse_integers(reader: &mut Reader<'_>, flags: u8, column: &mut ColumnSummary
     let min = reader.zigzag()?;
     parse_max(reader, flags, min, column)?;
     if flags & OUTER == 0 {
-        column.sum = reader.varint()?.wrapping_add(least_sum(min, column));
+        column.sum = reader.varint()?.wrapping_add(min_sum(min, column));
     }
     Ok(())
 }

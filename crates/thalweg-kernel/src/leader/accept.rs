@@ -13,7 +13,7 @@ use crate::index::HeldPages;
 use crate::limits::{check_changed, check_commit, check_frame};
 use crate::lowered::{build, lower};
 use crate::purpose::Purpose;
-use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
+use crate::space_estimates::MIN_RESERVE_CHECKPOINTS;
 use std::sync::Arc;
 
 impl Leader {
@@ -87,7 +87,7 @@ impl Leader {
         let blocks = lowered.blocks.iter().flatten();
         let blocks_bytes: u64 = blocks.map(|block| block.len() as u64).sum();
         // Open rows are in each checkpoint after them; what leads to blocks, and the pages that change, in the first.
-        let in_checkpoints = LEAST_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + page_bytes;
+        let in_checkpoints = MIN_RESERVE_CHECKPOINTS * (frame_bytes - blocks_bytes) + page_bytes;
         self.room(frame_bytes, in_checkpoints, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;

@@ -26,7 +26,7 @@ use std::path::Path;
 /// Checkpoints are padded where there is space for so many more segments.
 const AMPLE_SEGMENTS: u64 = 4;
 /// In shorter segments, which only a full disk has, the zeros would be no small part.
-const LEAST_PADDED_BYTES: u64 = 16 * SECTOR_BYTES;
+const MIN_PADDED_BYTES: u64 = 16 * SECTOR_BYTES;
 
 /// A checkpoint that is synced and that no root names yet.
 pub(crate) struct Stored {
@@ -220,7 +220,7 @@ impl Leader {
     /// as far as is known.
     fn has_ample_space(&self) -> bool {
         let segment_bytes = self.log.as_ref().map_or(0, LogWriter::capacity_bytes);
-        segment_bytes >= LEAST_PADDED_BYTES && self.supply.free.has(AMPLE_SEGMENTS * segment_bytes)
+        segment_bytes >= MIN_PADDED_BYTES && self.supply.free.has(AMPLE_SEGMENTS * segment_bytes)
     }
 
     fn build_checkpoint(

@@ -1,13 +1,13 @@
 //! An ordered map that is cheap to copy: states of a database share what they have not changed.
 //!
-//! Invariants: chunks are not empty, ascend, and have at most [`MOST_ENTRIES`] entries; a change copies the list of chunks and
+//! Invariants: chunks are not empty, ascend, and have at most [`MAX_ENTRIES`] entries; a change copies the list of chunks and
 //! one chunk.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Most entries of a chunk. (Small in this crate's unit tests, so that few entries make several.)
-const MOST_ENTRIES: usize = if cfg!(test) { 4 } else { 128 };
+const MAX_ENTRIES: usize = if cfg!(test) { 4 } else { 128 };
 
 /// The map.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl<K: Ord + Clone, V: Clone> ChunkMap<K, V> {
             Ok(place) => Some(std::mem::replace(&mut entries[place].1, value)),
             Err(place) => {
                 entries.insert(place, (key, value));
-                if entries.len() > MOST_ENTRIES {
+                if entries.len() > MAX_ENTRIES {
                     let behind = entries.split_off(entries.len() / 2);
                     self.chunks.insert(at + 1, Arc::new(behind));
                 }

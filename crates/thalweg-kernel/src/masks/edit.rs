@@ -108,10 +108,10 @@ impl MaskEdit {
         let table = TableId(reader.u32()?);
         let (items, parts) = (reader.u32()? as usize, reader.u32()? as usize);
         reader.reserved(4)?;
-        let least_bytes = items
+        let min_bytes = items
             .saturating_mul(ITEM_BYTES)
             .saturating_add(parts.saturating_mul(PART_BYTES));
-        if least_bytes > reader.left_bytes() {
+        if min_bytes > reader.left_bytes() {
             return Err("more items than there are bytes".into());
         }
         let items = (0..items).map(|_| ItemMask::read(&mut reader));

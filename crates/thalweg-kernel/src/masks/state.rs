@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A mask takes so much in memory, however short it is stored.
-const LEAST_MASK_BYTES: usize = 64;
+const MIN_MASK_BYTES: usize = 64;
 /// Bytes of a masked item in a checkpoint without its list, and of a part without its positions.
 const ITEM_BYTES: usize = 36;
 const PART_BYTES: usize = 20;
@@ -49,11 +49,11 @@ pub enum Masked {
 }
 
 fn item_bytes(list: &MaskList) -> u64 {
-    (ITEM_BYTES + list.len_bytes()).max(LEAST_MASK_BYTES * list.count()) as u64
+    (ITEM_BYTES + list.len_bytes()).max(MIN_MASK_BYTES * list.count()) as u64
 }
 
 fn part_bytes(mask: &OpenMask) -> u64 {
-    (PART_BYTES + mask.positions.len_bytes()).max(LEAST_MASK_BYTES) as u64
+    (PART_BYTES + mask.positions.len_bytes()).max(MIN_MASK_BYTES) as u64
 }
 
 fn conflict(what: &str) -> Error {

@@ -1,14 +1,14 @@
 //! Which rows have their entries in an index: ranges of order keys, each up to a commit.
 //!
 //! Invariants: ranges ascend and are disjoint; neighbours with the same commit are one; there are at most
-//! [`MOST_RANGES`] after each section of a commit ([`Coverage::end_section`]).
+//! [`MAX_RANGES`] after each section of a commit ([`Coverage::end_section`]).
 
 use crate::fields::{PutFields, len_u32};
 use crate::ids::CommitNo;
 use crate::wire::{Fault, Reader};
 
 /// Most ranges of one order: the shortest are given up, for less covered is never wrong.
-pub const MOST_RANGES: usize = 1_024;
+pub const MAX_RANGES: usize = 1_024;
 
 /// All blocks of a range are covered, whatever commits they have.
 pub const EVERY_COMMIT: CommitNo = CommitNo(u64::MAX);
@@ -135,7 +135,7 @@ impl Coverage {
 
     /// Gives up the ranges with the fewest keys, of equal ones the lowest, where a section has left too many.
     pub fn end_section(&mut self) {
-        while self.ranges.len() > MOST_RANGES {
+        while self.ranges.len() > MAX_RANGES {
             let shortest = (0..self.ranges.len()).min_by_key(|&at| self.ranges[at].keys());
             self.ranges.remove(shortest.unwrap_or(0));
         }
@@ -216,7 +216,7 @@ pub(super) fn read_ranges(
     count: usize,
     reader: &mut Reader<'_>,
 ) -> Result<Vec<CoverageRange>, Fault> {
-    if count > MOST_RANGES || count * RANGE_BYTES > reader.left_bytes() {
+    if count > MAX_RANGES || count * RANGE_BYTES > reader.left_bytes() {
         return Err("more ranges of a coverage than there can be".into());
     }
     let mut ranges: Vec<CoverageRange> = Vec::with_capacity(count);
@@ -235,7 +235,7 @@ pub(super) fn read_ranges(
 pub(super) fn check_ranges(ranges: &[CoverageRange]) -> Result<(), &'static str> {
     let is_right_way = |range: &CoverageRange| range.key_min <= range.key_max;
     let ascend = ranges.is_sorted_by(|before, next| before.key_max < next.key_min);
-    if ranges.len() > MOST_RANGES {
+    if ranges.len() > MAX_RANGES {
         return Err("more ranges of a coverage than there can be");
     }
     if !ascend || !ranges.iter().all(is_right_way) {

@@ -15,10 +15,10 @@ mod state;
 mod tests;
 
 pub use add_head::AddHead;
-pub use coverage::{Coverage, CoverageRange, EVERY_COMMIT, MOST_RANGES};
+pub use coverage::{Coverage, CoverageRange, EVERY_COMMIT, MAX_RANGES};
 pub(crate) use edit::{FIRST_ORDER, KIND_INDEX};
 pub use edit::{OrderAction, OrderChange, OrdersEdit};
-pub(crate) use replace::MOST_RUNS;
+pub(crate) use replace::MAX_RUNS;
 pub use replace::{OrderReplace, Removed, ReplaceEdit, Run};
 pub use state::Order;
-pub(crate) use state::{MOST_ORDERS, Orders};
+pub(crate) use state::{MAX_ORDERS, Orders};

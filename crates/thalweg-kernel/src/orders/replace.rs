@@ -1,7 +1,7 @@
 //! The edit that replaces items of one or more orders by others (kind 6 in docs/format/log.md).
 
 use super::coverage::{CoverageRange, check_ranges, put_ranges, read_ranges};
-use super::state::MOST_ORDERS;
+use super::state::MAX_ORDERS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fields::{PutFields, len_u32};
 use crate::ids::{CommitNo, TableId};
@@ -10,9 +10,9 @@ use crate::index::{self, Entry, ItemName};
 use crate::wire::{Fault, Reader};
 
 const FLAG_RUNS: u32 = 1;
-const MOST_NAMES: usize = 131_072;
+const MAX_NAMES: usize = 131_072;
 /// Most runs that one commit may remove from an order.
-pub(crate) const MOST_RUNS: usize = 32_768;
+pub(crate) const MAX_RUNS: usize = 32_768;
 
 /// The items that an edit removes from an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,9 +72,9 @@ impl Removed {
 
     fn read(count: usize, has_runs: bool, reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let (most, bytes) = if has_runs {
-            (MOST_RUNS, Run::BYTES)
+            (MAX_RUNS, Run::BYTES)
         } else {
-            (MOST_NAMES, ItemName::BYTES)
+            (MAX_NAMES, ItemName::BYTES)
         };
         if count > most || count * bytes > reader.left_bytes() {
             return Err("more items are replaced than there can be".into());
@@ -189,12 +189,12 @@ impl OrderReplace {
         let (count, most, message) = match &self.removed {
             Removed::Items(items) => (
                 items.len(),
-                MOST_NAMES,
+                MAX_NAMES,
                 "items are replaced: commit in several steps",
             ),
             Removed::Runs(runs) => (
                 runs.len(),
-                MOST_RUNS,
+                MAX_RUNS,
                 "runs of blocks are to be deleted, between others that reach out of the range: run `maintain` on the table, \
                  which puts them in order, or delete a smaller range at a time",
             ),
@@ -299,7 +299,7 @@ impl ReplaceEdit {
         let (left_out, carried, deleted) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let orders = reader.u32()? as usize;
         reader.reserved(4)?;
-        if !(1..=MOST_ORDERS).contains(&orders) {
+        if !(1..=MAX_ORDERS).contains(&orders) {
             return Err("a replacement of no orders, or of more than a table has".into());
         }
         let edit = Self {
@@ -327,7 +327,7 @@ impl ReplaceEdit {
 
     /// Checks the edit on its own: called before it is written, and after it was read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        if !(1..=MOST_ORDERS).contains(&self.orders.len()) {
+        if !(1..=MAX_ORDERS).contains(&self.orders.len()) {
             return Err("a replacement of no orders, or of more than a table has");
         }
         if !self.orders.is_sorted_by(|a, b| a.order < b.order) {

@@ -10,7 +10,7 @@ use crate::ids::TableId;
 use crate::index::Tree;
 
 /// Most orders of a table, the rows counted.
-pub(crate) const MOST_ORDERS: usize = 1_024;
+pub(crate) const MAX_ORDERS: usize = 1_024;
 
 /// An order that is derived from the rows of its table: an index.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl Orders {
                 .ok_or("the numbers of indexes are used up")?;
             count += 1;
         }
-        if count > MOST_ORDERS {
+        if count > MAX_ORDERS {
             return Err("a table has no more than 1,023 indexes: drop some");
         }
         Ok(())

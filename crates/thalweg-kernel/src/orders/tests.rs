@@ -417,7 +417,7 @@ fn the_shortest_ranges_are_given_up() {
     coverage.add(&[range(i64::MAX - 1, i64::MAX, 2)]);
     assert_eq!(coverage.ranges().len(), 1_026);
     coverage.end_section();
-    assert_eq!(coverage.ranges().len(), MOST_RANGES);
+    assert_eq!(coverage.ranges().len(), MAX_RANGES);
     assert!(!coverage.covers(28, 28, CommitNo(0)) && !coverage.covers(0, 1, CommitNo(0)));
     assert!(coverage.covers(4, 5, CommitNo(1)) && coverage.covers(i64::MAX, i64::MAX, CommitNo(2)));
 }

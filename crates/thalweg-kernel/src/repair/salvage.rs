@@ -6,7 +6,7 @@
 //! - A commit that only moves rows (blocks of open rows, blocks in the place of others) is left out without a loss: its
 //!   rows stay where they were. One that deletes rows is listed, with those of them that are there.
 //! - No number is given out again that a commit may have given to a table and that is lost, as far as it is known which commits
-//!   are: handles of reading processes name tables by number. Of one lost stretch [`MOST_LOST_TABLES`] are kept free at most.
+//!   are: handles of reading processes name tables by number. Of one lost stretch [`MAX_LOST_TABLES`] are kept free at most.
 
 use super::RepairReport;
 use super::kept::TableRows;
@@ -33,11 +33,11 @@ use std::ops::Range;
 
 /// Numbers of tables that are kept free for one lost stretch of the log. To have made as many, 512 MiB of it must have been nothing
 /// but new tables.
-const MOST_LOST_TABLES: u64 = 1 << 24;
+const MAX_LOST_TABLES: u64 = 1 << 24;
 
 /// The least that a new table takes in its frame: an entry of the section table, kind and number of the edit, and the lengths
 /// of name and definition, padded.
-const LEAST_CREATE_BYTES: u64 = (SECTION_ENTRY_BYTES + 16) as u64;
+const MIN_CREATE_BYTES: u64 = (SECTION_ENTRY_BYTES + 16) as u64;
 
 /// A list of the report.
 #[derive(Clone, Copy)]
@@ -269,7 +269,7 @@ impl Salvage<'_> {
         self.working.commit = known;
         if lost.skipped.may_hold_edits {
             let commits = (known.0 - first.0).saturating_add(1);
-            let tables = lost.skipped.most_tables(commits);
+            let tables = lost.skipped.max_tables(commits);
             self.working.next_table = self.working.next_table.saturating_add(tables);
         }
     }
@@ -738,12 +738,12 @@ fn is_whole(replay: &Replay, frame: &Frame) -> Result<bool> {
 
 impl Skipped {
     /// How many tables its commits may have made, at most. Each takes a section of its frame.
-    fn most_tables(&self, commits: u64) -> u32 {
+    fn max_tables(&self, commits: u64) -> u32 {
         let by_sections = commits.saturating_mul(FRAME_MAX_SECTIONS as u64);
         let to = self.to.filter(|to| to.segment == self.from.segment);
         let bytes = to.map(|to| to.offset.saturating_sub(self.from.offset));
-        let by_bytes = bytes.map_or(u64::MAX, |bytes| bytes / LEAST_CREATE_BYTES);
-        let most = by_sections.min(by_bytes).min(MOST_LOST_TABLES);
+        let by_bytes = bytes.map_or(u64::MAX, |bytes| bytes / MIN_CREATE_BYTES);
+        let most = by_sections.min(by_bytes).min(MAX_LOST_TABLES);
         u32::try_from(most).unwrap_or(u32::MAX)
     }
 }
@@ -805,7 +805,7 @@ mod tests {
                 last_lost: None,
                 may_hold_edits: true,
             };
-            skipped.most_tables(commits)
+            skipped.max_tables(commits)
         };
         assert_eq!(most(Some(at(3, 1_000 + 320)), 1), 10);
         assert_eq!(most(Some(at(3, 10_000_000)), 2), 2 * 4_096);

@@ -452,7 +452,7 @@ struct Frames {
     /// Up to where each epoch was synced when one of its frames was written.
     synced: BTreeMap<Epoch, LogPosition>,
     /// The least commit that a frame of each epoch follows.
-    least_before: BTreeMap<Epoch, CommitNo>,
+    min_before: BTreeMap<Epoch, CommitNo>,
 }
 
 impl Frames {
@@ -462,7 +462,7 @@ impl Frames {
         let synced = self.synced.entry(epoch).or_default();
         *synced = head.id.synced_to.max(*synced);
         let before = head.commit_before();
-        let least = self.least_before.entry(epoch).or_insert(before);
+        let least = self.min_before.entry(epoch).or_insert(before);
         *least = before.min(*least);
         self.first
             .entry(epoch)
@@ -634,7 +634,7 @@ impl Frames {
     /// checkpoint of that, and has written all after it, or written it again. After it the epoch before may have frames
     /// that a power cut left.
     fn taken_over(&self, told: &Told) -> BTreeMap<Epoch, CommitNo> {
-        let mut least = self.least_before.clone();
+        let mut least = self.min_before.clone();
         for root in &told.slots {
             let first = least.entry(root.epoch).or_insert(root.commit);
             *first = root.commit.min(*first);

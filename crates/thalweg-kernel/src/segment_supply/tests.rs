@@ -1,7 +1,7 @@
 //! The supply of segments on simulated disks.
 
 use super::*;
-use crate::space_estimates::LEAST_RESERVE_CHECKPOINTS;
+use crate::space_estimates::MIN_RESERVE_CHECKPOINTS;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,18 +221,18 @@ fn the_reserve_grows_with_the_catalogue_and_shrinks_when_space_is_out() {
     supply.expect_checkpoint(catalogue_bytes, 0);
     assert!(supply.wants());
     supply.refill();
-    assert!(reserve_bytes() >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes);
+    assert!(reserve_bytes() >= MIN_RESERVE_CHECKPOINTS * catalogue_bytes);
     supply.expect_checkpoint(catalogue_bytes, 300 << 10);
     supply.refill();
     let ample_bytes = reserve_bytes();
-    assert!(ample_bytes >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes + (600 << 10));
+    assert!(ample_bytes >= MIN_RESERVE_CHECKPOINTS * catalogue_bytes + (600 << 10));
     // Written by now.
     supply.expect_checkpoint(catalogue_bytes, 0);
     sim.set_quota(Some(used_bytes(&sim)));
     let taken = supply.take(rows(128 << 10));
     assert!(!taken.map_err(Failure::error).unwrap().is_reserve);
     assert!(reserve_bytes() < ample_bytes);
-    assert!(reserve_bytes() >= LEAST_RESERVE_CHECKPOINTS * catalogue_bytes);
+    assert!(reserve_bytes() >= MIN_RESERVE_CHECKPOINTS * catalogue_bytes);
     supply.ensure_reserve(0).unwrap();
     // More tables, and no room for what dropping them takes.
     sim.set_quota(Some(used_bytes(&sim)));

@@ -368,18 +368,16 @@ fn summaries_of_two_kinds_keep_their_counts() {
     assert_eq!(ints.squared_distances(), Some(0.5));
 }
 
-const MOST_DIGITS: i128 = 10_i128.pow(38) - 1;
+const MAX_DIGITS: i128 = 10_i128.pow(38) - 1;
 
 fn decimals() -> impl Strategy<Value = Vec<i128>> {
     let value = prop_oneof![
-        -MOST_DIGITS..=MOST_DIGITS,
+        -MAX_DIGITS..=MAX_DIGITS,
         any::<i64>().prop_map(i128::from),
-        (0_u32..127, -2_i128..3).prop_map(|(bits, near)| {
-            ((1_i128 << bits) + near).clamp(-MOST_DIGITS, MOST_DIGITS)
-        }),
-        (0_u32..127, -2_i128..3).prop_map(|(bits, near)| {
-            (near - (1_i128 << bits)).clamp(-MOST_DIGITS, MOST_DIGITS)
-        }),
+        (0_u32..127, -2_i128..3)
+            .prop_map(|(bits, near)| { ((1_i128 << bits) + near).clamp(-MAX_DIGITS, MAX_DIGITS) }),
+        (0_u32..127, -2_i128..3)
+            .prop_map(|(bits, near)| { (near - (1_i128 << bits)).clamp(-MAX_DIGITS, MAX_DIGITS) }),
     ];
     prop_oneof![
         prop::collection::vec(value, 0..40),
@@ -463,9 +461,9 @@ fn large_decimals_have_outer_bounds() {
     assert!(found.prunes(&ValueRange::Decimal(Some(large + 4), None)));
     assert!(found.prunes(&ValueRange::Decimal(None, Some(large - 2))));
     assert!(!found.prunes(&ValueRange::Decimal(Some(large + 3), None)));
-    let widest = ColumnSummary::of_values(1, &[-MOST_DIGITS, MOST_DIGITS], None);
-    assert!(!widest.prunes(&ValueRange::Decimal(Some(MOST_DIGITS), None)));
-    for too_large in [MOST_DIGITS + 1, -MOST_DIGITS - 1, i128::MIN, i128::MAX] {
+    let widest = ColumnSummary::of_values(1, &[-MAX_DIGITS, MAX_DIGITS], None);
+    assert!(!widest.prunes(&ValueRange::Decimal(Some(MAX_DIGITS), None)));
+    for too_large in [MAX_DIGITS + 1, -MAX_DIGITS - 1, i128::MIN, i128::MAX] {
         let counted = ColumnSummary::of_values(1, &[1, too_large], None);
         assert_eq!(counted, ColumnSummary::of_counts(1, 2, 0));
     }

@@ -13,7 +13,7 @@ use crate::commit::Edit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, TableId};
 use crate::index::{Entry, ItemName, ItemRun, PageLoader};
-use crate::limits::{MASKS_LIMIT_BYTES, MOST_CARRIED_BYTES};
+use crate::limits::{MASKS_LIMIT_BYTES, MAX_CARRIED_BYTES};
 use crate::masks::{ItemMask, MaskEdit, MaskList, Masked, TableMasks};
 use crate::rules::Rule;
 use crate::table_state::TableState;
@@ -199,11 +199,11 @@ impl Working {
             Change::Edit(Edit::Replace(edit)) => edit.carried > 0,
             change => change.adds().is_some_and(|(head, _)| head.carried > 0),
         };
-        let most_bytes = match changes.iter().any(carries) {
-            true => MASKS_LIMIT_BYTES + MOST_CARRIED_BYTES,
+        let max_bytes = match changes.iter().any(carries) {
+            true => MASKS_LIMIT_BYTES + MAX_CARRIED_BYTES,
             false => MASKS_LIMIT_BYTES,
         };
-        if grown == 0 || self.mask_bytes + grown <= most_bytes {
+        if grown == 0 || self.mask_bytes + grown <= max_bytes {
             return Ok(());
         }
         let message = format!(

@@ -10,7 +10,7 @@ use super::{Working, dropped, no_order};
 use crate::commit::{Commit, Edit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{EntryKey, ItemChange, ItemName, PageLoader, Tree};
-use crate::orders::{MOST_RUNS, Removed, Run};
+use crate::orders::{MAX_RUNS, Removed, Run};
 use crate::rules::Rule;
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ fn cut(runs: &[Run], before: &Tree, now: &Tree, pages: &dyn PageLoader) -> Resul
             Some(_) => cut.extend(now.run_without(run, &came, pages)?),
         }
     }
-    match cut.len() > MOST_RUNS {
+    match cut.len() > MAX_RUNS {
         true => Err(conflict(
             "too many blocks came among those that are to be deleted",
         )),

@@ -400,7 +400,7 @@ impl Working {
 }
 
 /// Most items of an index that are remembered as having come without entries.
-const MOST_UNINDEXED: usize = 1_024;
+const MAX_UNINDEXED: usize = 1_024;
 
 /// Items of order 0 that came without their entries in an index, as far back as makers of entries may ask.
 #[derive(Default)]
@@ -436,7 +436,7 @@ impl Unindexed {
             key_max: item.key_max,
             first_commit: item.commit_min,
         }));
-        let too_many = recent.items.len().saturating_sub(MOST_UNINDEXED);
+        let too_many = recent.items.len().saturating_sub(MAX_UNINDEXED);
         if let Some(last) = recent.items.drain(..too_many).next_back() {
             recent.forgotten_to = last.commit;
         }

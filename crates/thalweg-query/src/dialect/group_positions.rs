@@ -93,12 +93,12 @@ fn keys_of(key: Expr) -> Vec<Expr> {
 }
 
 /// Keys of CUBE whose sets are written out: there are as many sets as subsets.
-const MOST_KEYS: usize = 10;
+const MAX_KEYS: usize = 10;
 
 fn with_keys_once(key: &mut Expr) {
     let (keys, is_cube) = match key {
         Expr::Rollup(keys) => (&*keys, false),
-        Expr::Cube(keys) if keys.len() <= MOST_KEYS => (&*keys, true),
+        Expr::Cube(keys) if keys.len() <= MAX_KEYS => (&*keys, true),
         _ => return,
     };
     let repeats = |(place, key): (usize, &Vec<Expr>)| keys[..place].contains(key);

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Operator, TryCast, bin
 use std::collections::HashSet;
 
 /// Longer chains are planned part by part, not one part inside of another.
-const MOST_NESTED: usize = 16;
+const MAX_NESTED: usize = 16;
 
 /// The CASE that `expr` is, as one that stays a CASE: `CASE TRUE WHEN condition` has the same rows.
 pub(super) fn kept(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -128,7 +128,7 @@ fn guarded_chain(chain: Expr, op: Operator, schema: &DFSchema, is_truth: bool) -
             }
         }
     }
-    if groups.len() > MOST_NESTED && !groups.iter().any(Expr::is_volatile) {
+    if groups.len() > MAX_NESTED && !groups.iter().any(Expr::is_volatile) {
         return Ok(as_flat_case(groups, op, is_truth));
     }
     let joined = { groups.into_iter() }.reduce(|left, right| as_case(left, op, right, is_truth));

@@ -9,7 +9,7 @@ use thalweg_table::suggest::{did_you_mean, nearest};
 
 const HINT: &str = " (texts take single quotes: '";
 /// Columns and tables that a message lists.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// The message for wrong names in a statement.
 pub(crate) fn wrong_names(error: &SchemaError, diagnostic: Option<&Diagnostic>) -> String {
@@ -205,7 +205,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 fn list(columns: &[&str]) -> String {
-    let shown = columns.len().min(MOST_LISTED);
+    let shown = columns.len().min(MAX_LISTED);
     let quoted = |name: &&str| match is_plain(name) {
         true => (*name).to_owned(),
         false => format!("\"{}\"", name.replace('"', "\"\"")),

@@ -308,7 +308,7 @@ const SIGNATURES: [(&str, &str); 12] = [
 ];
 
 /// Forms that a message shows of a function that takes many.
-const MOST_FORMS: usize = 6;
+const MAX_FORMS: usize = 6;
 
 /// The words for a message about a function that there is not; `None` for other messages.
 pub(crate) fn unknown(text: &str) -> Option<String> {
@@ -379,16 +379,12 @@ pub(crate) fn wrong_arguments(text: &str) -> Option<String> {
     if forms.is_empty() {
         return Some(format!("{name} does not take ({arguments}"));
     }
-    let more = if forms.len() > MOST_FORMS {
-        ", ..."
-    } else {
-        ""
-    };
+    let more = if forms.len() > MAX_FORMS { ", ..." } else { "" };
     if let Some(of_text) = part_of_text(&call) {
         return Some(of_text);
     }
     let hint = hint(&call, &forms);
-    forms.truncate(MOST_FORMS);
+    forms.truncate(MAX_FORMS);
     Some(format!(
         "there is no {call}, but {}{more}{hint}",
         forms.join(", ")

@@ -152,9 +152,9 @@ pub(crate) fn with_word_before(message: &str, text: &str) -> String {
 }
 
 /// Queries in brackets that are parsed once more for a message.
-const MOST_INSIDE: usize = 32;
+const MAX_INSIDE: usize = 32;
 /// Levels of brackets in them.
-const MOST_LEVELS: usize = 64;
+const MAX_LEVELS: usize = 64;
 
 /// Whether a message is of a place in the text, after which a query in brackets may be wrong: the parser goes back from such a
 /// query, takes it for tables in brackets, and fails there.
@@ -173,9 +173,9 @@ pub(crate) fn in_query_inside(message: &str, tokens: &[TokenWithSpan]) -> Option
         let before = before.find(|token| !matches!(token, Token::Whitespace(_)));
         is_query && before == Some(&Token::LParen)
     });
-    for begin in begins.take(MOST_INSIDE) {
+    for begin in begins.take(MAX_INSIDE) {
         let mut parser = Parser::new(&GenericDialect {})
-            .with_recursion_limit(MOST_LEVELS)
+            .with_recursion_limit(MAX_LEVELS)
             .with_tokens_with_locations(tokens[begin..].to_vec());
         let parsed = parser.parse_query();
         let Err(error) = parsed.and_then(|_| parser.expect_token(&Token::RParen)) else {

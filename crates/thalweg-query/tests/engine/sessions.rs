@@ -193,7 +193,7 @@ fn a_query_returns_no_more_rows_than_its_session_allows() {
     let small = settings(
         &session,
         SessionSettings {
-            most_result_rows: Some(500),
+            max_result_rows: Some(500),
             ..SessionSettings::default()
         },
     );
@@ -454,7 +454,7 @@ fn tables_for_one_statement_and_sessions_share_plans() {
     let other = settings(
         &session,
         SessionSettings {
-            most_result_rows: Some(1),
+            max_result_rows: Some(1),
             ..SessionSettings::default()
         },
     );

@@ -40,7 +40,7 @@ pub(crate) struct Violation {
 }
 
 /// More states than any model here has: one that grows without end is a mistake.
-const MOST_STATES: usize = 2_000_000;
+const MAX_STATES: usize = 2_000_000;
 
 /// Visits all states; returns how many there are.
 ///
@@ -70,7 +70,7 @@ pub(crate) fn explore<M: Model>(model: &M) -> Result<usize, Violation> {
                 }
             }
         }
-        assert!(seen.len() < MOST_STATES, "a model without an end");
+        assert!(seen.len() < MAX_STATES, "a model without an end");
         level = next_level;
     }
     Ok(seen.len())

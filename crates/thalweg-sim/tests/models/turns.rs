@@ -62,7 +62,7 @@ enum Step {
 
 /// The tables that each statement changes, in the order in which it names them.
 const STATEMENTS: [&[usize]; 4] = [&[0, 1], &[1, 0], &[0], &[0]];
-const MOST_ROOM: u8 = 1;
+const MAX_ROOM: u8 = 1;
 
 #[derive(Clone, Debug)]
 struct World {
@@ -106,7 +106,7 @@ impl World {
 
     fn can_go(&self, state: &State, at: usize) -> bool {
         let waits = self.waits_for_any(state, at);
-        let room = state.masks + state.given < MOST_ROOM;
+        let room = state.masks + state.given < MAX_ROOM;
         match &state.statements[at].phase {
             Phase::Turns(taken) => state.turns[self.order(at)[*taken]].is_none(),
             Phase::Begins => true,

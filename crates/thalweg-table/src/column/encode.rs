@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::with_number;
-use super::zones::{LEAST_PAGES, ZoneEncoder};
+use super::zones::{MIN_PAGES, ZoneEncoder};
 use crate::assemble::fixed_values;
 use crate::definition::{Column, TableDefinition};
 use crate::error::{invalid, limit, schema};
@@ -27,7 +27,7 @@ use thalweg_kernel::{Error, ErrorKind, Result, TableId};
 pub(crate) const MAX_RAW_BYTES: usize = 32 << 20;
 
 /// An encoder with longer buffers is not kept; those of usual blocks are shorter.
-const MOST_KEPT_BYTES: usize = 1 << 20;
+const MAX_KEPT_BYTES: usize = 1 << 20;
 
 /// Encodes batches into blocks; holds what can be reused from one to the next.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Encoders {
         let mut encoder = self.0.take(|| Ok(BlockEncoder::new(Level::Fast)))?;
         let mut blocks = Vec::with_capacity(1);
         encoder.encode(table, definition, batch, keys, &mut blocks)?;
-        if encoder.buffer_bytes() <= MOST_KEPT_BYTES {
+        if encoder.buffer_bytes() <= MAX_KEPT_BYTES {
             self.0.give(encoder);
         }
         Ok(blocks)
@@ -221,7 +221,7 @@ impl BlockEncoder {
         let (rows, id) = (array.len(), column.id);
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let all_null = nulls.is_some_and(|nulls| nulls.null_count() == rows);
-        let has_zones = wants.zones && !all_null && pages_of(rows) >= LEAST_PAGES;
+        let has_zones = wants.zones && !all_null && pages_of(rows) >= MIN_PAGES;
         let pages = has_zones.then(|| self.zones.pages());
         let summary = wants.summary.then(|| summarise_pages(id, array, pages));
         if has_zones {
@@ -365,7 +365,7 @@ fn pages_of(rows: usize) -> usize {
 }
 
 /// Rows of which a block has room for the pages, whatever is null in them.
-pub(crate) fn most_block_rows(schema: &Schema) -> usize {
+pub(crate) fn max_block_rows(schema: &Schema) -> usize {
     let chunks = |field: &Arc<Field>| if field.is_nullable() { 2 } else { 1 };
     let chunks: usize = schema.fields().iter().map(chunks).sum();
     let pages = MAX_PAGE_ENTRIES / (chunks + 1);
@@ -470,7 +470,7 @@ mod tests {
         };
         let kept = encode(1_000).expect("an encoder is kept");
         let kept_bytes = kept.buffer_bytes();
-        assert!(kept_bytes < MOST_KEPT_BYTES / 10, "{kept_bytes}");
+        assert!(kept_bytes < MAX_KEPT_BYTES / 10, "{kept_bytes}");
         assert!(encode(1 << 20).is_none());
     }
 

@@ -16,7 +16,7 @@ use thalweg_kernel::summary::{ColumnSummary, SUMMARY_CHUNK_ROWS, ValueRange};
 use thalweg_kernel::{Error, Result};
 
 /// Blocks of fewer pages have no zones.
-pub(crate) const LEAST_PAGES: usize = 8;
+pub(crate) const MIN_PAGES: usize = 8;
 
 /// Bounds come out of the summary of a column.
 const _: () = assert!(SUMMARY_CHUNK_ROWS == BLOCK_PAGE_POSITIONS as usize);

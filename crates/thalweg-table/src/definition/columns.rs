@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Columns that a message lists.
-const MOST_LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ impl Columns {
     /// The first columns by name, for messages.
     pub(crate) fn list(&self) -> String {
         let names = self.all.iter().map(|column| column.name.as_str());
-        let mut list = names.take(MOST_LISTED).collect::<Vec<_>>().join(", ");
-        if self.all.len() > MOST_LISTED {
+        let mut list = names.take(MAX_LISTED).collect::<Vec<_>>().join(", ");
+        if self.all.len() > MAX_LISTED {
             list.push_str(", ...");
         }
         list

@@ -81,13 +81,13 @@ impl Stage {
     }
 
     /// Whether short neighbours, where a block has room for so many rows, are to become one block.
-    pub(super) fn packs(self, blocks: &[Entry], most_rows: u64) -> bool {
+    pub(super) fn packs(self, blocks: &[Entry], max_rows: u64) -> bool {
         let rows: u64 = blocks.iter().map(|block| block.rows).sum();
         let largest = blocks.iter().map(|block| block.rows).max().unwrap_or(0);
         let is_worth_it = rows - largest >= largest;
         let is_much = match self {
             Self::Fresh => {
-                blocks.len() >= MANY_SHORT_BLOCKS || rows.saturating_mul(FULL_PART) >= most_rows
+                blocks.len() >= MANY_SHORT_BLOCKS || rows.saturating_mul(FULL_PART) >= max_rows
             }
             Self::Settled => blocks.len() >= SETTLED_SHORT_BLOCKS,
             Self::LongSettled(until) => blocks.iter().all(|block| block.first_commit <= until),

@@ -17,7 +17,7 @@ use thalweg_kernel::index::Entry;
 use thalweg_kernel::{CommitNo, FileId};
 
 /// Most blocks outside of fragments that one step takes away: their keys take a sixth of a frame.
-pub(super) const MOST_REMOVED: usize = 1 << 16;
+pub(super) const MAX_REMOVED: usize = 1 << 16;
 /// How much less a step takes after one that changed more of the index than one commit may.
 const SHRINKS: usize = 4;
 /// Blocks that overlap in one place are merged with each other at once where they are no more than this part of a step: so most
@@ -50,7 +50,7 @@ impl StepSize {
     pub(super) fn new(view: &TableView) -> Self {
         Self {
             rows: view.engine().options().maintain_rows.max(1),
-            blocks: MOST_REMOVED,
+            blocks: MAX_REMOVED,
         }
     }
 
@@ -114,12 +114,12 @@ impl<'a> Search<'a> {
                 continue;
             }
             let blocks = &self.blocks[run];
-            let most_work = self.size.rows / CROWD_PART;
-            if let Some(crowd) = Crowd::find(blocks, cost, most_work) {
+            let max_work = self.size.rows / CROWD_PART;
+            if let Some(crowd) = Crowd::find(blocks, cost, max_work) {
                 if !ranges.is_empty() {
                     break;
                 }
-                let commits = crowd.commits_to_merge(most_work);
+                let commits = crowd.commits_to_merge(max_work);
                 let keys = self.within_crowd(blocks, &crowd, &commits);
                 let is_worth_it = |keys: &KeyRange| {
                     let (work, copied) = self.work_and_copied(&self.merged_in(*keys, &commits));
@@ -130,8 +130,8 @@ impl<'a> Search<'a> {
                 }
                 continue;
             }
-            let most_blocks = self.size.blocks - removed;
-            let Some(front) = self.first_due(blocks, stage, budget, most_blocks) else {
+            let max_blocks = self.size.blocks - removed;
+            let Some(front) = self.first_due(blocks, stage, budget, max_blocks) else {
                 // Blocks that lie over many others are merged with each other.
                 if let Some((keys, commits)) = self.deep_part(blocks).filter(|_| ranges.is_empty())
                 {
@@ -178,8 +178,8 @@ impl<'a> Search<'a> {
         // Half of what is written lies within the range at least, also where the blocks of one commit are more than a step.
         let there = crowd.commits.range(commits.clone());
         let work: u64 = there.map(|(_, (work, _))| work).sum();
-        let most_work = self.size.rows.max(2 * work);
-        let front = self.front_of_run(&blocks[run], most_work, self.size.blocks);
+        let max_work = self.size.rows.max(2 * work);
+        let front = self.front_of_run(&blocks[run], max_work, self.size.blocks);
         (!self.is_left_alone(&front, &members)).then_some(front.keys)
     }
 
@@ -198,23 +198,23 @@ impl<'a> Search<'a> {
         &self,
         mut blocks: &[&Entry],
         stage: Option<Stage>,
-        most_work: u64,
-        most_blocks: usize,
+        max_work: u64,
+        max_blocks: usize,
     ) -> Option<Front> {
         let Some(stage) = stage else {
-            return Some(self.front_of_run(blocks, most_work, most_blocks));
+            return Some(self.front_of_run(blocks, max_work, max_blocks));
         };
         while blocks.len() > 1 {
-            let mut most_work = most_work;
+            let mut max_work = max_work;
             let (front, merged, work, copied) = loop {
-                let front = self.front_of_run(blocks, most_work, most_blocks);
+                let front = self.front_of_run(blocks, max_work, max_blocks);
                 let merged = self.merged_in(front.keys, &(CommitNo(0)..=CommitNo(u64::MAX)));
                 let (work, copied) = self.work_and_copied(&merged);
                 // More may be worth the copying.
-                if copied <= most_work || front.blocks == blocks.len() {
+                if copied <= max_work || front.blocks == blocks.len() {
                     break (front, merged, work, copied);
                 }
-                most_work = copied;
+                max_work = copied;
             };
             if stage.merges(&merged, work, copied) {
                 return Some(front);
@@ -274,15 +274,15 @@ impl<'a> Search<'a> {
     }
 
     /// The front of a run that is about so much work, or a part of the copying that goes with it.
-    fn front_of_run(&self, blocks: &[&Entry], most_work: u64, most_blocks: usize) -> Front {
-        let mut most_work = most_work;
+    fn front_of_run(&self, blocks: &[&Entry], max_work: u64, max_blocks: usize) -> Front {
+        let mut max_work = max_work;
         loop {
-            let front = front_of_run(blocks, most_work, most_blocks);
+            let front = front_of_run(blocks, max_work, max_blocks);
             let copied = self.cost_of_files(&blocks[..front.blocks]);
-            if front.blocks == blocks.len() || copied / COPIED_PER_ROW <= most_work {
+            if front.blocks == blocks.len() || copied / COPIED_PER_ROW <= max_work {
                 return front;
             }
-            most_work = copied / COPIED_PER_ROW;
+            max_work = copied / COPIED_PER_ROW;
         }
     }
 }
@@ -325,10 +325,10 @@ impl Crowd {
         Some(Self { place, commits })
     }
 
-    /// Chooses commits that follow each other, at least two if there are as many, and no more work than `most_work` if that is
+    /// Chooses commits that follow each other, at least two if there are as many, and no more work than `max_work` if that is
     /// possible: those with the fewest rows to write for each commit that is gone then. So single commits are merged with each
     /// other before they are merged with what was made of many.
-    fn commits_to_merge(&self, most_work: u64) -> Commits {
+    fn commits_to_merge(&self, max_work: u64) -> Commits {
         let commits: Vec<(CommitNo, (u64, f64))> =
             self.commits.iter().map(|(c, w)| (*c, *w)).collect();
         let mut best = commits[0].0..=commits[commits.len() - 1].0;
@@ -339,7 +339,7 @@ impl Crowd {
         let (mut behind, mut work, mut rows) = (0, 0, 0.0);
         for (first, (commit, (of_first, rows_of_first))) in commits.iter().enumerate() {
             while let Some((_, (of_next, rows_of_next))) = commits.get(behind)
-                && (behind < first + 2 || work + of_next <= most_work)
+                && (behind < first + 2 || work + of_next <= max_work)
             {
                 work += of_next;
                 rows += rows_of_next;
@@ -379,11 +379,11 @@ struct Front {
 }
 
 /// The keys of a run up to about so much work and so many blocks; at least all with the first key.
-fn front_of_run(blocks: &[&Entry], most_work: u64, most_blocks: usize) -> Front {
+fn front_of_run(blocks: &[&Entry], max_work: u64, max_blocks: usize) -> Front {
     let first = blocks[0].key_min;
     let (mut work, mut last) = (0, first);
     for (at, block) in blocks.iter().enumerate() {
-        if (work >= most_work || at >= most_blocks) && block.key_min > first {
+        if (work >= max_work || at >= max_blocks) && block.key_min > first {
             let last = block.key_min - 1;
             return Front {
                 keys: KeyRange { first, last },

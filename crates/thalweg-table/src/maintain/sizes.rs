@@ -6,7 +6,7 @@
 //! Rejected: packing what may not fit and looking at what becomes of it. It takes the memory of all rows, and leaves blocks
 //! short that would have fitted with fewer others.
 
-use crate::column::{MAX_RAW_BYTES, is_long, most_block_rows, raw_bytes};
+use crate::column::{MAX_RAW_BYTES, is_long, max_block_rows, raw_bytes};
 use crate::deleted_rows::Block;
 use crate::maintain::raw_sizes::RawSizes;
 use crate::range::KeyRange;
@@ -23,7 +23,7 @@ pub(super) struct Sizes<'a> {
     strings: &'a mut RawSizes,
     row_bytes: u64,
     /// Rows that a block has room for.
-    most_rows: u64,
+    max_rows: u64,
     /// The places of columns of strings.
     long: Vec<usize>,
 }
@@ -38,7 +38,7 @@ impl<'a> Sizes<'a> {
             view,
             strings,
             row_bytes: widths.sum::<usize>() as u64,
-            most_rows: most_block_rows(schema) as u64,
+            max_rows: max_block_rows(schema) as u64,
             long: long.map(|(place, _)| place).collect(),
         }
     }
@@ -54,7 +54,7 @@ impl<'a> Sizes<'a> {
 
     /// Whether so many rows of so many bytes fit in one block.
     pub(super) fn fit(&self, rows: u64, bytes: u64) -> bool {
-        bytes <= MAX_RAW_BYTES as u64 && rows <= self.most_rows
+        bytes <= MAX_RAW_BYTES as u64 && rows <= self.max_rows
     }
 
     /// The size of a block; the least that it can be if it was not measured.

@@ -21,14 +21,14 @@ use thalweg_kernel::{CommitNo, FileId, MANY_MASKS_BYTES, Result};
 /// Bytes of small files that become one at once, in those of the largest small file.
 const JOINED_FILES: u64 = 16;
 /// Most encoded bytes of blocks that are put together: short ones of long values are as large as others.
-const MOST_PACKED_BYTES: u64 = 8 << 20;
+const MAX_PACKED_BYTES: u64 = 8 << 20;
 /// Blocks and fragments are written anew once one of so many of their rows is deleted.
 const DUE_PART: u64 = 5;
 /// Steps of one pass of a call, by the blocks that there are at first, or by as much of them as one step takes, if that is less
 /// than a block. Each takes away a late run, a part of one, or a short block, and leaves few short ones; more than that are only
 /// planned for an index that names other keys than its blocks have.
-const MOST_STEPS_PER_BLOCK: u64 = 8;
-const MOST_STEPS: u64 = 64;
+const MAX_STEPS_PER_BLOCK: u64 = 8;
+const MAX_STEPS: u64 = 64;
 
 /// The blocks that a step may put in order, and how many of them.
 pub(super) struct Scope<'a> {
@@ -87,15 +87,15 @@ pub(super) struct Ran {
 
 impl Step {
     /// How many steps it can take from here until all is in order.
-    pub(super) fn most_steps(&self, until: CommitNo) -> u64 {
+    pub(super) fn max_steps(&self, until: CommitNo) -> u64 {
         let of_step = self.size.rows;
         let steps_of = |block: &Entry| 1 + cost(block) / of_step;
         let old = self.list.blocks.iter().filter(|block| is_old(block, until));
         let steps: u64 = old.map(steps_of).sum();
         // Where a step takes the rows of two commits only, as many passes as it takes to halve their number.
         let passes = u64::from(1 + self.list.blocks.len().max(1).ilog2());
-        let steps_per_block = passes.saturating_mul(MOST_STEPS_PER_BLOCK);
-        MOST_STEPS.saturating_add(steps.saturating_mul(steps_per_block))
+        let steps_per_block = passes.saturating_mul(MAX_STEPS_PER_BLOCK);
+        MAX_STEPS.saturating_add(steps.saturating_mul(steps_per_block))
     }
 
     /// Plans the next step for what was committed up to `until`.
@@ -308,12 +308,12 @@ impl Step {
         let mut may_go: Vec<bool> = blocks
             .map(|(block, cut)| is_old(block, self.until) && cut.is_empty())
             .collect();
-        let most_rows = u64::from(view.definition().block_rows());
+        let max_rows = u64::from(view.definition().block_rows());
         loop {
             let mut groups = self.groups(view, sizes, &runs, &may_go);
             groups.retain(|group| !self.waits(group, &open));
             if let Some(stage) = stage {
-                let due = |group| self.due_parts(group, stage, most_rows);
+                let due = |group| self.due_parts(group, stage, max_rows);
                 groups = groups.into_iter().flat_map(due).collect();
             }
             let kept = self.files_not_worth_it(view, &groups, stage);
@@ -380,7 +380,7 @@ impl Step {
         runs: &[Range<usize>],
         may_go: &[bool],
     ) -> Vec<Range<usize>> {
-        let most_rows = u64::from(view.definition().block_rows());
+        let max_rows = u64::from(view.definition().block_rows());
         let split_of = |at: usize| {
             let split = view.definition().arrangement().split();
             split.map(|split| split.split_of(self.list.blocks[at].key_min))
@@ -396,8 +396,8 @@ impl Step {
             if single
                 && group.end == at
                 && !group.is_empty()
-                && rows + block.rows <= most_rows
-                && bytes + block.block_bytes <= MOST_PACKED_BYTES
+                && rows + block.rows <= max_rows
+                && bytes + block.block_bytes <= MAX_PACKED_BYTES
                 && sizes.fit(rows + block.rows, raw.saturating_add(raw_bytes))
                 && group.len() < self.size.blocks
                 && split_of(group.start) == split_of(at)
@@ -420,9 +420,9 @@ impl Step {
     }
 
     /// The parts of a group that are due: all of it, or what lies beside the largest of its blocks.
-    fn due_parts(&self, group: Range<usize>, stage: Stage, most_rows: u64) -> Vec<Range<usize>> {
+    fn due_parts(&self, group: Range<usize>, stage: Stage, max_rows: u64) -> Vec<Range<usize>> {
         let blocks = &self.list.blocks[group.clone()];
-        if stage.packs(blocks, most_rows) {
+        if stage.packs(blocks, max_rows) {
             return vec![group];
         }
         let Some((largest, _)) = { blocks.iter().enumerate() }.max_by_key(|(_, block)| block.rows)
@@ -433,7 +433,7 @@ impl Step {
         let sides = [group.start..at, at + 1..group.end];
         let parts = sides.into_iter().flat_map(|side| self.parts_in_place(side));
         parts
-            .flat_map(|part| self.due_parts(part, stage, most_rows))
+            .flat_map(|part| self.due_parts(part, stage, max_rows))
             .collect()
     }
 

@@ -28,7 +28,7 @@ const FIRST_ROWS: usize = 4_096;
 /// A batch of wide rows takes no more than about this.
 const BATCH_BYTES: usize = 4 << 20;
 /// More parts than threads of any machine, and few enough to be counted with.
-const MOST_PARTITIONS: usize = 1 << 16;
+const MAX_PARTITIONS: usize = 1 << 16;
 /// Bytes of a value whose type has no width.
 const TYPICAL_VALUE_BYTES: usize = 16;
 
@@ -210,7 +210,7 @@ struct Planner {
     reach: Option<Place>,
     /// Rows to decode in one go: few at first.
     run_rows: usize,
-    most_run_rows: usize,
+    max_run_rows: usize,
 }
 
 struct OpenSection {
@@ -228,13 +228,13 @@ impl OpenSection {
 }
 
 impl Planner {
-    fn new(reader: Arc<Reader>, rows: Rows, most_run_rows: usize) -> Self {
+    fn new(reader: Arc<Reader>, rows: Rows, max_run_rows: usize) -> Self {
         Self {
             reader,
             rows,
             reach: None,
-            run_rows: FIRST_ROWS.min(most_run_rows),
-            most_run_rows,
+            run_rows: FIRST_ROWS.min(max_run_rows),
+            max_run_rows,
         }
     }
 
@@ -343,7 +343,7 @@ impl Planner {
             self.rows.blocks.pop_front();
             run.push(next);
         }
-        self.run_rows = (2 * self.run_rows).min(self.most_run_rows);
+        self.run_rows = (2 * self.run_rows).min(self.max_run_rows);
         Ok(Some(Source {
             first,
             rows,
@@ -384,7 +384,7 @@ impl Plan for Planner {
 
 /// Up to `count` ranges of keys with about as many rows each, which together are `keys`.
 pub(super) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Result<Vec<KeyRange>> {
-    let count = count.min(MOST_PARTITIONS);
+    let count = count.min(MAX_PARTITIONS);
     if count < 2 || keys.is_empty() || view.definition().key_ids().is_empty() {
         return Ok(vec![keys]);
     }
@@ -412,14 +412,14 @@ pub(super) fn partitions(view: &TableView, keys: KeyRange, count: usize) -> Resu
 /// Where blocks, or pages of at most a `1 / fineness` of the rows, begin in the range, and how many rows they have.
 fn weighted_starts(view: &TableView, keys: KeyRange, fineness: u64) -> Result<Vec<(i64, u64)>> {
     let tree = &view.snapshot().tree;
-    let most_rows = tree.total().map_or(0, |total| total.rows / fineness);
+    let max_rows = tree.total().map_or(0, |total| total.rows / fineness);
     let mut walk = tree.walk(
         Some(keys.first..=keys.last),
         Arc::clone(view.engine().kernel().store()),
     );
     let mut starts = Vec::new();
     let decide = |entry: &Entry| {
-        if entry.rows > most_rows {
+        if entry.rows > max_rows {
             Step::Descend
         } else {
             Step::Take

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use thalweg_kernel::{Error, Result};
 
 /// So many overlapping sources are active before small merged batches are handed out to make room.
-const MOST_ACTIVE: usize = 64;
+const MAX_ACTIVE: usize = 64;
 
 /// Rows to come.
 pub(crate) struct Source {
@@ -49,7 +49,7 @@ pub(crate) struct Sweep<P> {
     ahead: VecDeque<Source>,
     ahead_rows: usize,
     /// Rows to decode ahead; 0 decodes nothing before it is needed.
-    most_ahead_rows: usize,
+    max_ahead_rows: usize,
     active: Vec<Active>,
     /// Of a source that is alone: in order, next to be handed out.
     ready: VecDeque<RecordBatch>,
@@ -73,12 +73,12 @@ impl Active {
 }
 
 impl<P: Plan> Sweep<P> {
-    /// A sweep over the sources of `plan` that decodes up to `most_ahead_rows` ahead.
+    /// A sweep over the sources of `plan` that decodes up to `max_ahead_rows` ahead.
     pub(crate) fn new(
         plan: P,
         schema: SchemaRef,
         pool: Arc<Pool>,
-        most_ahead_rows: usize,
+        max_ahead_rows: usize,
         fair_rows: usize,
     ) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl<P: Plan> Sweep<P> {
             schema,
             ahead: VecDeque::new(),
             ahead_rows: 0,
-            most_ahead_rows,
+            max_ahead_rows,
             active: Vec::new(),
             ready: VecDeque::new(),
             fair_rows,
@@ -97,7 +97,7 @@ impl<P: Plan> Sweep<P> {
     /// Plans until there is a source, and enough work for the other threads.
     fn look_ahead(&mut self) -> Result<()> {
         while let Some(plan) = &mut self.plan
-            && (self.ahead.is_empty() || self.ahead_rows < self.most_ahead_rows)
+            && (self.ahead.is_empty() || self.ahead_rows < self.max_ahead_rows)
         {
             let Some(source) = plan.next_source()? else {
                 self.plan = None;
@@ -105,7 +105,7 @@ impl<P: Plan> Sweep<P> {
             };
             self.ahead_rows += source.rows;
             // The first source is needed at once: waking a worker for it takes longer than most short scans.
-            if self.most_ahead_rows > 0 && !self.ahead.is_empty() {
+            if self.max_ahead_rows > 0 && !self.ahead.is_empty() {
                 match &source.content {
                     Content::Alone(ticket) => self.pool.submit(ticket),
                     Content::Merge(ticket) => self.pool.submit(ticket),
@@ -177,7 +177,7 @@ impl<P: Plan> BatchSource for Sweep<P> {
             let counts = self.active.iter().map(|active| active.rows_before(next));
             let settled: Vec<usize> = counts.collect();
             let rows: usize = settled.iter().sum();
-            let may_grow = self.active.len() < MOST_ACTIVE
+            let may_grow = self.active.len() < MAX_ACTIVE
                 && matches!(
                     self.ahead.front(),
                     Some(Source {

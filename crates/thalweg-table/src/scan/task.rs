@@ -142,7 +142,7 @@ impl ScanTask {
     }
 
     /// How many rows it reads: it returns as many, or fewer where the range of keys ends inside of a block or a limit is set.
-    pub fn most_rows(&self) -> u64 {
+    pub fn max_rows(&self) -> u64 {
         let hidden = |block: &Block| block.mask.as_ref().map_or(0, |mask| mask.rows());
         let in_blocks = self
             .blocks

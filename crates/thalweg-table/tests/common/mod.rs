@@ -629,12 +629,12 @@ fn check_scan(view: &TableView, model: &Model, request: &ScanRequest) {
     let scan = view.scan(request).unwrap();
     let batches = collect(scan);
     assert!(batches.iter().all(|batch| batch.num_rows() > 0));
-    let most_rows = if request.batch_rows == 0 {
+    let max_rows = if request.batch_rows == 0 {
         usize::MAX
     } else {
         request.batch_rows
     };
-    assert!(batches.iter().all(|batch| batch.num_rows() <= most_rows));
+    assert!(batches.iter().all(|batch| batch.num_rows() <= max_rows));
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, expected.len(), "rows of {request:?}");
     let places = request
@@ -678,12 +678,12 @@ fn rows_of_tasks(view: &TableView, request: &ScanRequest) -> RecordBatch {
         let message = task.encode().unwrap();
         let arrived = ScanTask::decode(view.engine(), &message).unwrap();
         assert_eq!(arrived.encode().unwrap(), message);
-        assert_eq!(arrived.most_rows(), task.most_rows());
+        assert_eq!(arrived.max_rows(), task.max_rows());
         let scan = arrived.run().unwrap();
         schema = Some(Arc::clone(scan.schema()));
         let rows = collect(scan);
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-        assert!(count as u64 <= task.most_rows());
+        assert!(count as u64 <= task.max_rows());
         batches.extend(rows);
     }
     let all = in_one(&schema.unwrap(), &batches);
