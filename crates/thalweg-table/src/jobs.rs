@@ -755,4 +755,55 @@ mod tests {
         db.looks(&mut runner, 20);
         assert_eq!((db.late_rows(), state(&db)), (0, Some(JobState::Done)));
     }
+
+    #[test]
+    fn what_comes_late_again_is_due_again() {
+        let engine = Engine::in_memory(EngineOptions {
+            background: false,
+            ..EngineOptions::default()
+        })
+        .unwrap();
+        for (name, split) in [("t", None), ("u", Some(86_400))] {
+            let schema = Schema::new(vec![
+                Field::new("ts", DataType::Int64, false),
+                Field::new("number", DataType::Int64, false),
+            ]);
+            let mut options = CreateOptions::stream("ts");
+            if let Some(split) = split {
+                options = options.with("split", split);
+            }
+            let table = engine.create_table(name, &schema, &options).unwrap();
+            let append = |rows: &mut dyn Iterator<Item = i64>| {
+                let rows: Vec<i64> = rows.collect();
+                // Numbers that take their eight bytes each.
+                let numbers = rows.iter().map(|at| {
+                    at.wrapping_mul(-7_046_029_254_386_353_131)
+                        ^ (at << 7)
+                        ^ at.wrapping_mul(*at).wrapping_mul(0x1234_5678_9abc_def1)
+                });
+                let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+                let rows: ArrayRef = Arc::new(Int64Array::from(rows));
+                let batch = RecordBatch::try_new(table.schema(), vec![rows, numbers]).unwrap();
+                table.append([Ok(batch)], None).unwrap();
+            };
+            append(&mut (0..1_000_000));
+            let fresh = Due {
+                settled: CommitNo(0),
+                long_settled: CommitNo(0),
+            };
+            for late in 0..4 {
+                append(&mut (late..1_000_000).step_by(5));
+                let work = Work::of_job(fresh, &Unlimited);
+                let mut steps = 0;
+                while put_in_order(&table, &work, &|| true).unwrap().steps > 0 {
+                    steps += 1;
+                }
+                let late_rows = table.stats().unwrap().late_rows;
+                assert!(
+                    late_rows < 10_000 && steps < 8,
+                    "{late}: {late_rows} late rows after {steps} steps"
+                );
+            }
+        }
+    }
 }

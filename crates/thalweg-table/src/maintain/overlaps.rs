@@ -109,6 +109,7 @@ impl<'a> Search<'a> {
         let mut removed = 0;
         let mut ranges: Vec<KeyRange> = Vec::new();
         let mut last_run = None;
+        let mut put_off: Vec<PutOff<'a>> = Vec::new();
         for (number, run) in runs(self.blocks.iter().copied()).into_iter().enumerate() {
             if run.len() < 2 {
                 continue;
@@ -131,7 +132,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             let max_blocks = self.size.blocks - removed;
-            let Some(front) = self.first_due(blocks, stage, budget, max_blocks) else {
+            let Some(front) = self.first_due(blocks, stage, budget, max_blocks, &mut put_off)
+            else {
                 // Blocks that lie over many others are merged with each other.
                 if let Some((keys, commits)) = self.deep_part(blocks).filter(|_| ranges.is_empty())
                 {
@@ -157,6 +159,12 @@ impl<'a> Search<'a> {
             removed += front.blocks;
             if budget == 0 || removed >= self.size.blocks {
                 break;
+            }
+        }
+        if let Some(stage) = stage {
+            match ranges.is_empty() {
+                true => ranges = self.due_together(&put_off, stage),
+                false => self.add_what_goes_along(&mut ranges, &put_off, removed),
             }
         }
         (ranges, all)
@@ -193,13 +201,15 @@ impl<'a> Search<'a> {
         have_one_key || waits
     }
 
-    /// The first part of a run that is due, of about so much work: its front, where all is due that overlaps.
+    /// The first part of a run that is due, of about so much work: its front, where all is due that overlaps. Adds what is not due
+    /// for the sake of the copying alone to `put_off`.
     fn first_due(
         &self,
         mut blocks: &[&Entry],
         stage: Option<Stage>,
         max_work: u64,
         max_blocks: usize,
+        put_off: &mut Vec<PutOff<'a>>,
     ) -> Option<Front> {
         let Some(stage) = stage else {
             return Some(self.front_of_run(blocks, max_work, max_blocks));
@@ -219,9 +229,89 @@ impl<'a> Search<'a> {
             if stage.merges(&merged, work, copied) {
                 return Some(front);
             }
+            if stage.merges(&merged, work, 0) {
+                let keys = front.keys;
+                put_off.push(PutOff { keys, merged, work });
+            }
             blocks = &blocks[front.blocks.max(1)..];
         }
         None
+    }
+
+    /// Of what is not due for the sake of the copying alone, parts in one file that are worth it together: its other blocks are copied
+    /// once. As many as one step takes, or as make the copying worth it.
+    fn due_together(&self, put_off: &[PutOff<'a>], stage: Stage) -> Vec<KeyRange> {
+        let mut files: Vec<FileId> = Vec::new();
+        let mut of_files: HashMap<FileId, Vec<&PutOff<'a>>> = HashMap::new();
+        for part in put_off {
+            for file in self.fragments_of(&part.merged) {
+                let parts = of_files.entry(file).or_default();
+                if parts.is_empty() {
+                    files.push(file);
+                }
+                parts.push(part);
+            }
+        }
+        files.sort_unstable();
+        for file in files {
+            let (mut blocks, mut keys, mut taken) = (Vec::new(), Vec::new(), 0);
+            for part in &of_files[&file] {
+                if self.waits(part) || blocks.len() + part.merged.len() > self.size.blocks {
+                    continue;
+                }
+                blocks.extend_from_slice(&part.merged);
+                keys.push(part.keys);
+                taken += part.work;
+                if taken >= self.size.rows && self.is_worth_copying(&blocks) {
+                    break;
+                }
+            }
+            let (work, copied) = self.work_and_copied(&blocks);
+            if stage.merges(&blocks, work, copied) {
+                return without_common_keys(keys);
+            }
+        }
+        Vec::new()
+    }
+
+    /// Adds the parts that were put off and lie in files which are written anew for the ranges.
+    fn add_what_goes_along(
+        &self,
+        ranges: &mut Vec<KeyRange>,
+        put_off: &[PutOff<'a>],
+        mut removed: usize,
+    ) {
+        let all = CommitNo(0)..=CommitNo(u64::MAX);
+        let merged = ranges.iter().flat_map(|keys| self.merged_in(*keys, &all));
+        let rewritten = self.fragments_of(&merged.collect::<Vec<_>>());
+        for part in put_off {
+            let goes_along = self.fragments_of(&part.merged).is_subset(&rewritten);
+            if goes_along && !self.waits(part) && removed + part.merged.len() <= self.size.blocks {
+                removed += part.merged.len();
+                ranges.push(part.keys);
+            }
+        }
+        *ranges = without_common_keys(std::mem::take(ranges));
+    }
+
+    fn is_worth_copying(&self, blocks: &[&Entry]) -> bool {
+        let (work, copied) = self.work_and_copied(blocks);
+        copied <= work
+    }
+
+    /// The fragments that some blocks are in.
+    fn fragments_of(&self, blocks: &[&Entry]) -> HashSet<FileId> {
+        let files = blocks.iter().map(|block| block.address.file);
+        files
+            .filter(|file| self.fragments.contains_key(file))
+            .collect()
+    }
+
+    /// Whether open rows came before some of its blocks did.
+    fn waits(&self, part: &PutOff<'_>) -> bool {
+        let waits = waits_for_open_rows(&self.open, self.blocks, part.keys);
+        self.has_left_alone.set(self.has_left_alone.get() || waits);
+        waits
     }
 
     /// The blocks that have keys in a range and are merged there.
@@ -368,6 +458,26 @@ impl Crowd {
 /// blocks is one.
 pub(super) fn is_old(block: &Entry, until: CommitNo) -> bool {
     block.first_commit <= until
+}
+
+/// A part of a run that would be due if nothing had to be copied for it.
+struct PutOff<'a> {
+    keys: KeyRange,
+    merged: Vec<&'a Entry>,
+    work: u64,
+}
+
+/// Ranges in ascending order, with those as one that have a common key.
+fn without_common_keys(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.sort_unstable_by_key(|keys| keys.first);
+    let mut apart: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+    for keys in ranges {
+        match apart.last_mut() {
+            Some(last) if keys.first <= last.last => last.last = last.last.max(keys.last),
+            _ => apart.push(keys),
+        }
+    }
+    apart
 }
 
 /// The front of a run.
