@@ -1,7 +1,10 @@
-//! The memory that the statements of one session may take.
+//! The memory that statements may take: all together, and those of one session.
 //!
 //! Invariants: what a session takes counts for the session and for all sessions together; a request that either refuses leaves both
-//! as they were.
+//! as they were; no batch that goes from one thread to another is written to a file.
+//!
+//! Rejected: refusing such batches as all other memory. DataFusion 55 writes them to files then, and its threads may wait for each
+//! other for ever (<https://github.com/apache/datafusion/issues/24883>).
 
 use crate::error::from_datafusion;
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
@@ -13,10 +16,109 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_table::{Error, ErrorKind, Result};
 
 /// How the library's texts name the limit of a session. Operators spill at its kind of error alone, so it cannot be one of ours.
 pub(crate) const OF_SESSION: &str = "the memory limit of the session";
+
+/// Batches between threads may take so much beyond a limit, however low it is.
+const MIN_BETWEEN_THREADS_BYTES: usize = 64 << 20;
+
+/// The pool of operators that may take so much memory together, and as much again, [`MIN_BETWEEN_THREADS_BYTES`] at least, for batches
+/// between threads.
+#[derive(Debug)]
+pub(crate) struct OperatorPool {
+    operators: FairSpillPool,
+    between_threads_bytes: AtomicUsize,
+    max_between_threads_bytes: usize,
+}
+
+impl OperatorPool {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self {
+            operators: FairSpillPool::new(limit_bytes),
+            between_threads_bytes: AtomicUsize::new(0),
+            max_between_threads_bytes: limit_bytes.max(MIN_BETWEEN_THREADS_BYTES),
+        }
+    }
+}
+
+/// Whether it holds batches that go from one thread to another.
+fn is_between_threads(consumer: &MemoryConsumer) -> bool {
+    consumer.can_spill() && consumer.name().starts_with("RepartitionExec")
+}
+
+impl fmt::Display for OperatorPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operators.fmt(f)
+    }
+}
+
+impl MemoryPool for OperatorPool {
+    fn name(&self) -> &str {
+        "thalweg_operators"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        if !is_between_threads(consumer) {
+            self.operators.register(consumer);
+        }
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        if !is_between_threads(consumer) {
+            self.operators.unregister(consumer);
+        }
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        match is_between_threads(reservation.consumer()) {
+            true => _ = { &self.between_threads_bytes }.fetch_add(additional, Ordering::Relaxed),
+            false => self.operators.grow(reservation, additional),
+        }
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        match is_between_threads(reservation.consumer()) {
+            true => {
+                _ = self
+                    .between_threads_bytes
+                    .fetch_sub(shrink, Ordering::Relaxed)
+            }
+            false => self.operators.shrink(reservation, shrink),
+        }
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
+        if !is_between_threads(reservation.consumer()) {
+            return self.operators.try_grow(reservation, additional);
+        }
+        let max_bytes = self.max_between_threads_bytes;
+        let grown = |bytes: usize| {
+            bytes
+                .checked_add(additional)
+                .filter(|bytes| *bytes <= max_bytes)
+        };
+        let taken = { &self.between_threads_bytes }.fetch_update(
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+            grown,
+        );
+        taken.map(|_| ()).map_err(|_| {
+            let message = format!("{additional} bytes more are beyond the memory between threads");
+            DataFusionError::ResourcesExhausted(message)
+        })
+    }
+
+    fn reserved(&self) -> usize {
+        self.operators.reserved() + self.between_threads_bytes.load(Ordering::Relaxed)
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.operators.memory_limit()
+    }
+}
 
 /// The surroundings of operators that may take so much memory together, within what `common` allows.
 pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<TaskContext>> {
@@ -26,7 +128,7 @@ pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<Task
     };
     let pool = SessionPool {
         all: Arc::clone(common.memory_pool()),
-        own: FairSpillPool::new(limit_bytes),
+        own: OperatorPool::new(limit_bytes),
     };
     let mut config = common.session_config().clone();
     let partitions = config.target_partitions();
@@ -53,7 +155,7 @@ pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<Task
 /// The pool of a session, and the one that all sessions share.
 #[derive(Debug)]
 struct SessionPool {
-    own: FairSpillPool,
+    own: OperatorPool,
     all: Arc<dyn MemoryPool>,
 }
 

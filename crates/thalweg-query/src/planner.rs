@@ -13,6 +13,7 @@ use crate::functions::{
 };
 use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
+use crate::memory::OperatorPool;
 use crate::options::QueryOptions;
 use crate::parse::written;
 use crate::pushdown::aggregate_exec::AggregatePlanner;
@@ -34,7 +35,6 @@ use datafusion::common::{
 };
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -291,7 +291,7 @@ fn runtime(options: &QueryOptions) -> Result<Arc<RuntimeEnv>> {
         let Ok(limit) = usize::try_from(limit) else {
             return config_err!("a memory limit of {limit} bytes is beyond this machine");
         };
-        builder = builder.with_memory_pool(Arc::new(FairSpillPool::new(limit)));
+        builder = builder.with_memory_pool(Arc::new(OperatorPool::new(limit)));
     }
     let runtime = builder.build_arc()?;
     runtime.deregister_object_store(ObjectStoreUrl::local_filesystem().as_ref())?;

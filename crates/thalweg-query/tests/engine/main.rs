@@ -12,6 +12,11 @@ mod limits;
     clippy::disallowed_methods,
     reason = "real clocks and threads are what is tested"
 )]
+mod memory;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "real clocks and threads are what is tested"
+)]
 mod sessions;
 mod system_tables;
 mod times;
@@ -408,21 +413,6 @@ fn the_caller_gets_away_from_long_queries_and_so_do_the_threads() {
             start.elapsed()
         );
     }
-}
-
-#[test]
-fn memory_is_limited() {
-    let engine = Engine::in_memory(EngineOptions::default()).unwrap();
-    let options = QueryOptions {
-        threads: 2,
-        memory_limit_bytes: Some(2 << 20),
-        ..QueryOptions::default()
-    };
-    let engine = Session::new(engine, options).unwrap();
-    let wide = "SELECT array_length(array_agg(value)) FROM generate_series(1, 3000000)";
-    let (kind, message) = fail(&engine, wide);
-    assert_eq!(kind, ErrorKind::Limit);
-    assert!(message.contains("memory_limit (2 MiB)"), "{message}");
 }
 
 #[test]
