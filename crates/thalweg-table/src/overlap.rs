@@ -11,7 +11,10 @@
 use crate::block_list::{Place, overlaps};
 use crate::deleted_rows::{Block, step_into};
 use crate::late::{Came, late_rows};
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::sync::Arc;
 use thalweg_kernel::index::{Entry, EntryKey, Step};
 use thalweg_kernel::masks::BlockMask;
@@ -92,29 +95,66 @@ fn late_rows_of_run(run: &[Unit], to_open: &mut Vec<PageName>) -> u64 {
     }
     let mut late = 0;
     if run.iter().any(|unit| unit.page.is_some()) {
-        // Those that reach to the next unit.
-        let mut reaching: Vec<&Unit> = Vec::new();
+        let mut reaching = Reaching::default();
         for (unit, next) in run.iter().zip(run[1..].iter().map(Some).chain([None])) {
-            reaching.retain(|before| before.came.keys.1 >= unit.came.keys.0);
+            reaching.go_on_to(unit.came.keys.0);
             if let Some(page) = unit.page {
                 let is_apart = next.is_none_or(|next| next.came.keys.0 > unit.came.keys.1);
-                let is_within = |before: &&Unit| {
-                    let reaches_behind = before.came.keys.1 > unit.came.keys.1;
-                    let came_before = before.came.arrival.commit < unit.first_commit;
-                    before.page.is_none() && reaches_behind && came_before
-                };
                 // Then all rows of it are late, and nothing is because of it.
-                let is_late = is_apart && !unit.hides && !reaching.is_empty();
-                match is_late && reaching.iter().all(is_within) {
+                match is_apart && !unit.hides && reaching.are_older_blocks_around(unit) {
                     true => late += unit.came.rows,
                     false => to_open.push(page),
                 }
             }
-            reaching.push(unit);
+            reaching.add(unit);
         }
     }
     let blocks = run.iter().filter(|unit| unit.page.is_none());
     late + late_rows(blocks.map(|unit| unit.came).collect())
+}
+
+/// The units of a run that reach to a key.
+#[derive(Default)]
+struct Reaching {
+    /// Their last keys, the smallest first.
+    ends: BinaryHeap<Reverse<(i64, CommitNo, bool)>>,
+    /// How many there are of each commit.
+    commits: BTreeMap<CommitNo, usize>,
+    pages: usize,
+}
+
+impl Reaching {
+    fn add(&mut self, unit: &Unit) {
+        let (commit, is_page) = (unit.came.arrival.commit, unit.page.is_some());
+        self.ends.push(Reverse((unit.came.keys.1, commit, is_page)));
+        *self.commits.entry(commit).or_default() += 1;
+        self.pages += usize::from(is_page);
+    }
+
+    /// Leaves out those that end before a key.
+    fn go_on_to(&mut self, key: i64) {
+        while let Some(first) = self.ends.peek_mut()
+            && first.0.0 < key
+        {
+            let Reverse((_, commit, is_page)) = PeekMut::pop(first);
+            self.pages -= usize::from(is_page);
+            if let Slot::Occupied(mut count) = self.commits.entry(commit) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+    }
+
+    /// Whether they are blocks, at least one, that came before all rows of a unit and end after it.
+    fn are_older_blocks_around(&self, unit: &Unit) -> bool {
+        let ends_first = self.ends.peek().map(|Reverse((end, ..))| *end);
+        let came_last = self.commits.last_key_value().map(|(commit, _)| *commit);
+        self.pages == 0
+            && ends_first.is_some_and(|end| end > unit.came.keys.1)
+            && came_last.is_some_and(|commit| commit < unit.first_commit)
+    }
 }
 
 /// How much more keys are looked at from the right, each time that those so far were not enough.

@@ -161,29 +161,30 @@ mod tests {
 
     #[test]
     fn lengths_of_all_types_are_exact() {
+        let day_ns = i128::from(DAY_NS);
         let at_ends = |at: i64| i128::from(at) * 1_000_000_000;
         let cases: Vec<(ArrayRef, i128)> = vec![
             (
                 Arc::new(IntervalYearMonthArray::from(vec![-14])),
-                -420 * DAY_NS,
+                -420 * day_ns,
             ),
             (
                 Arc::new(IntervalDayTimeArray::from(vec![IntervalDayTime::new(
                     1, -1,
                 )])),
-                DAY_NS - 1_000_000,
+                day_ns - 1_000_000,
             ),
             (
                 Arc::new(IntervalMonthDayNanoArray::from(vec![
                     IntervalMonthDayNano::MAX,
                 ])),
-                (i128::from(i32::MAX) * 31) * DAY_NS + i128::from(i64::MAX),
+                (i128::from(i32::MAX) * 31) * day_ns + i128::from(i64::MAX),
             ),
             (
                 Arc::new(IntervalMonthDayNanoArray::from(vec![
                     IntervalMonthDayNano::MIN,
                 ])),
-                (i128::from(i32::MIN) * 31) * DAY_NS + i128::from(i64::MIN),
+                (i128::from(i32::MIN) * 31) * day_ns + i128::from(i64::MIN),
             ),
             (
                 Arc::new(DurationSecondArray::from(vec![i64::MAX])),
