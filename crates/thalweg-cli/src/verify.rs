@@ -45,9 +45,10 @@ pub(crate) fn run(call: &VerifyCall) -> Result<(), Failure> {
     }
     out.flush()?;
     report!(
-        "thalweg: {} is damaged in {}",
-        call.database.display(),
-        counted(report.damage.len() as u64, "place")
+        "thalweg: {path} is damaged in {}: copy the folder, then 'thalweg verify --repair {path}' keeps what is whole and \
+         lists what is lost",
+        counted(report.damage.len() as u64, "place"),
+        path = call.database.display(),
     );
     Err(Failure::Told)
 }

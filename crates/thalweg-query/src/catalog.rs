@@ -134,8 +134,8 @@ fn in_nanoseconds(arguments: Vec<Expr>) -> Result<Vec<Expr>> {
     arguments.into_iter().map(in_nanoseconds).collect()
 }
 
-const NO_FILES: &str = "SQL reads no files: thalweg import stores one as a table, and in Python a data frame of it is a table by the name of \
-                        its variable";
+const NO_FILES: &str = "SQL reads no files: thalweg import stores CSV and JSON as a table, and in Python a data frame, of Parquet for example, \
+                        is a table by the name of its variable";
 
 /// Whether a name is more likely that of a file than of a table.
 fn is_file(folded: &str) -> bool {

@@ -5,6 +5,7 @@ use crate::dialect::type_of;
 use crate::error::{from_arrow, query, unsupported};
 use crate::parse::table_name;
 use crate::result::QueryResult;
+use crate::system;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_sql::sqlparser::ast::{
@@ -221,6 +222,9 @@ pub(crate) fn show_tables(view: &DatabaseView) -> Result<QueryResult> {
 
 /// DESCRIBE of a table.
 pub(crate) fn describe(view: &DatabaseView, name: &str) -> Result<QueryResult> {
+    if let Some(table) = system::table(name, view) {
+        return describe_rows(&table.schema());
+    }
     let table = view.table(name)?;
     let columns = table.definition().columns().iter();
     described(columns.map(|column| (column.name.as_str(), &column.data_type, column.nullable)))

@@ -436,7 +436,7 @@ impl Session {
         let view = self.shared.engine.snapshot()?;
         let source = match &statement.parsed.request {
             Request::Describe(name) => {
-                let known = view.table(name).is_ok();
+                let known = view.table(name).is_ok() || system::table(name, &view).is_some();
                 return Ok(if known {
                     Vec::new()
                 } else {

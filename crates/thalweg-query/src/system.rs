@@ -302,3 +302,12 @@ impl TableProvider for SystemTable {
         table.scan(session, projection, &[], limit).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn messages_name_all_system_tables() {
+        let names = super::ALL.map(|kind| kind.name);
+        assert_eq!(names, thalweg_table::schema::SYSTEM_TABLES);
+    }
+}

@@ -15,6 +15,10 @@ pub(crate) use terms::in_sql;
 const RULES: &[(&str, &str)] = &[
     // Types of operands.
     (
+        "Cannot coerce arithmetic expression Timestamp({}) {} Utf8 to valid types",
+        "timestamp {1} varchar cannot be computed: make a time of the text, as in name::timestamp, or an interval, as in ts + INTERVAL '1 day'",
+    ),
+    (
         "Cannot coerce arithmetic expression Timestamp({}) {} {x} to valid types",
         "timestamp {1} {2} cannot be computed: add or subtract an interval, as in ts + INTERVAL '1 day'",
     ),

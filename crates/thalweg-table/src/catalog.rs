@@ -7,7 +7,7 @@ use crate::definition::TableDefinition;
 use crate::engine::{Engine, dropped_meanwhile};
 use crate::new_table::NewTable;
 use crate::options::CreateOptions;
-use crate::schema::{check_is_no_system_table, check_name};
+use crate::schema::{SYSTEM_TABLES, check_is_no_system_table, check_name, fold_name};
 use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
 use crate::unlisted::{self, is_unlisted};
@@ -240,9 +240,23 @@ fn check_table_name(name: &str) -> Result<()> {
 fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
     let table = snapshot.table_named(name);
     table.filter(|_| !is_unlisted(name)).ok_or_else(|| {
-        let message = format!("there is no table \"{name}\"; {}", listed(snapshot, name));
+        let others = match check_is_no_system_table(name) {
+            Ok(()) => listed(snapshot, name),
+            Err(_) => of_system_tables(name),
+        };
+        let message = format!("there is no table \"{name}\"; {others}");
         Error::new(ErrorKind::NotFound, message)
     })
+}
+
+/// The end of a message about a name that only a system table can have.
+fn of_system_tables(wanted: &str) -> String {
+    let meant = match SYSTEM_TABLES.contains(&fold_name(wanted).as_str()) {
+        true => String::new(),
+        false => did_you_mean(wanted, SYSTEM_TABLES),
+    };
+    let names = SYSTEM_TABLES.join(", ");
+    format!("{meant}the system tables, which SELECT can read and nothing can change, are {names}")
 }
 
 /// The end of a message that lists the tables there are: only some of many, so that a failed lookup among them stays cheap.

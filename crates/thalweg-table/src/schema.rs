@@ -447,6 +447,16 @@ pub const SYSTEM_PREFIX: &str = "thalweg_";
 
 /// # Errors
 /// `AlreadyExists` for a name that is kept for system tables.
+/// The system tables that SQL offers.
+pub const SYSTEM_TABLES: [&str; 6] = [
+    "thalweg_tables",
+    "thalweg_fragments",
+    "thalweg_blocks",
+    "thalweg_orders",
+    "thalweg_jobs",
+    "thalweg_settings",
+];
+
 pub(crate) fn check_is_no_system_table(name: &str) -> Result<()> {
     if !fold_name(name).starts_with(SYSTEM_PREFIX) {
         return Ok(());

@@ -1,8 +1,8 @@
 //! System tables beside what they are about.
 
-use super::{number, run};
+use super::{fail, number, run};
 use thalweg_query::{Params, QueryOptions, ScalarValue, Session};
-use thalweg_table::{AppendLimits, Engine, EngineOptions, KeyRange, MaintenanceMode};
+use thalweg_table::{AppendLimits, Engine, EngineOptions, ErrorKind, KeyRange, MaintenanceMode};
 
 fn engine(maintenance: MaintenanceMode) -> (Engine, Session) {
     let options = EngineOptions {
@@ -158,4 +158,26 @@ fn jobs_are_listed_with_what_they_have_done() {
         assert!(began.elapsed().as_secs() < 120, "no job has run");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+#[test]
+fn system_tables_are_described_and_never_changed() {
+    let (_, engine) = engine(MaintenanceMode::Manual);
+    let described = run(&engine, "DESCRIBE thalweg_jobs");
+    assert_eq!(described[0].num_rows(), 9);
+    assert_eq!(
+        run(&engine, "SHOW COLUMNS FROM THALWEG_TABLES")[0].num_rows(),
+        11
+    );
+    let (kind, message) = fail(
+        &engine,
+        "INSERT INTO thalweg_tables SELECT * FROM thalweg_tables",
+    );
+    assert!(message.contains("nothing can change"), "{kind:?} {message}");
+    let (kind, message) = fail(&engine, "SELECT * FROM thalweg_table");
+    assert_eq!(kind, ErrorKind::NotFound);
+    assert!(
+        message.contains("did you mean \"thalweg_tables\"?"),
+        "{message}"
+    );
 }
