@@ -27,6 +27,8 @@ pub struct TableTotals {
     pub bytes: u64,
     /// Encoded blocks.
     pub blocks: u64,
+    /// Files that hold blocks of this table alone.
+    pub fragments: u64,
     /// Rows that are in no block yet.
     pub open_rows: u64,
 }
@@ -136,11 +138,35 @@ impl TableView {
         }
         let totals = table.trees().filter_map(|(_, tree)| tree.total());
         let block_bytes: u64 = totals.map(|total| total.block_bytes).sum();
+        let rows = table.tree.total();
         TableTotals {
             rows: table.rows_in_blocks() + open_rows,
             bytes: block_bytes + open_bytes,
-            blocks: table.tree.total().map_or(0, |total| total.blocks),
+            blocks: rows.map_or(0, |total| total.blocks),
+            fragments: rows.map_or(0, Entry::fragment_count).into(),
             open_rows,
+        }
+    }
+
+    /// Rows that came late and were not put in order yet. Takes a walk of those parts of the index where blocks overlap.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub fn late_rows(&self) -> Result<u64> {
+        self.engine().closed().check()?;
+        late_rows(self)
+    }
+
+    /// The smallest and the largest order key of the rows that are not deleted; `None` if there are none. Where rows are deleted it takes
+    /// a walk of the index up to the first that is not, from both ends.
+    ///
+    /// # Errors
+    /// When the index, or a block with deleted rows, cannot be read.
+    pub fn kept_key_range(&self) -> Result<Option<KeyRange>> {
+        self.engine().closed().check()?;
+        match self.snapshot().masks() {
+            None => Ok(self.key_range()),
+            Some(_) => keys_of_kept_rows(self),
         }
     }
 
@@ -218,16 +244,12 @@ impl TableView {
 
 fn stats(view: &TableView) -> Result<TableStats> {
     let totals = view.totals();
-    let keys = match view.snapshot().masks() {
-        None => view.key_range(),
-        Some(_) => keys_of_kept_rows(view)?,
-    };
-    let total = view.snapshot().tree.total();
+    let keys = view.kept_key_range()?;
     Ok(TableStats {
         rows: totals.rows,
         bytes: totals.bytes,
         blocks: totals.blocks,
-        fragments: total.map_or(0, Entry::fragment_count).into(),
+        fragments: totals.fragments,
         open_rows: totals.open_rows,
         late_rows: late_rows(view)?,
         min_key: keys.map(|KeyRange { first, .. }| first),

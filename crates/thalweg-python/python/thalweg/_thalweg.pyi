@@ -74,12 +74,14 @@ def connect(
     durability: what an append survives when it returns: "disk", "process" or "memory".
     cache_bytes: memory for cached parts of the index.
     threads: how many work on one call; all cores by default.
-    memory_limit: bytes that sorts, joins and groups may take together.
+    memory_limit: bytes that sorts, joins and groups may take together; rows on their way between threads may take as much
+        again, 64 MiB at least.
     sync_interval: seconds within which "process" appends reach stable storage; 0.2 by default.
     max_snapshot_age: seconds for which files are kept for readers in other processes; 10 minutes by default. To be given
         where it is written and where it is read. Lengths of time may be text too, as "10 minutes", or a timedelta.
     maintenance: "auto": late rows are put in order, short blocks joined and the room of deleted rows given back without being
         asked; "manual": by Table.maintain() alone.
+    writer: the name of a process that writes arrays beside others; not offered by this version.
 
     >>> import thalweg
     >>> with thalweg.connect(":memory:") as db:

@@ -53,13 +53,14 @@ pub(super) fn date_diff(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
             "\"{written}\" is no unit of date_diff: write year, quarter, month, week, day, hour, minute or second"
         )));
     };
-    let step_ns = step_ns * weeks;
-    let ns = |place: &str| {
+    // No unit is finer, and microseconds reach further than nanoseconds.
+    let step_us = step_ns / 1_000 * weeks;
+    let us = |place: &str| {
         format!(
-            "arrow_cast(arrow_cast(date_trunc('{unit}', {place}), 'Timestamp(Nanosecond, None)'), 'Int64')"
+            "arrow_cast(arrow_cast(date_trunc('{unit}', {place}), 'Timestamp(Microsecond, None)'), 'Int64')"
         )
     };
-    let template = format!("({} - {}) / {step_ns}", ns("a2"), ns("a1"));
+    let template = format!("({} - {}) / {step_us}", us("a2"), us("a1"));
     filled(&template, &[from, to])
 }
 

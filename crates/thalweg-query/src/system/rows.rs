@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_table::engine::EngineOptions;
 use thalweg_table::schema::sql_type_name;
 use thalweg_table::time::key_to_text;
-use thalweg_table::{JobReport, Result, TableStats, TableTotals, TableView};
+use thalweg_table::{JobReport, KeyRange, Result, TableTotals, TableView};
 
 fn texts<T: AsRef<str>>(values: impl IntoIterator<Item = Option<T>>) -> ArrayRef {
     Arc::new(values.into_iter().collect::<StringArray>())
@@ -29,18 +29,26 @@ fn key_text(view: &TableView, key: Option<i64>) -> Option<String> {
 /// One row per stored table.
 pub(super) fn tables(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
     let views = wanted.tables()?;
-    // These columns need a walk of each index; the others come from memory.
-    let has_stats = wanted.has(&["fragments", "late_rows", "min_time", "max_time"]);
-    let stats: Vec<TableStats> = match has_stats {
-        true => views.iter().map(TableView::stats).collect::<Result<_>>()?,
-        false => vec![TableStats::default(); views.len()],
+    // These columns may need a walk of parts of each index; the others come from memory.
+    let late_rows: Vec<u64> = match wanted.has(&["late_rows"]) {
+        true => views
+            .iter()
+            .map(TableView::late_rows)
+            .collect::<Result<_>>()?,
+        false => vec![0; views.len()],
+    };
+    let keys: Vec<Option<KeyRange>> = match wanted.has(&["min_time", "max_time"]) {
+        true => views
+            .iter()
+            .map(TableView::kept_key_range)
+            .collect::<Result<_>>()?,
+        false => vec![None; views.len()],
     };
     let totals: Vec<TableTotals> = views.iter().map(TableView::totals).collect();
     let total = |of: fn(&TableTotals) -> u64| numbers(totals.iter().map(of));
-    let stat = |of: fn(&TableStats) -> u64| numbers(stats.iter().map(of));
-    let key = |of: fn(&TableStats) -> Option<i64>| {
-        let keys = views.iter().zip(&stats);
-        texts(keys.map(|(view, stats)| key_text(view, of(stats))))
+    let key = |of: fn(KeyRange) -> i64| {
+        let keys = views.iter().zip(&keys);
+        texts(keys.map(|(view, keys)| key_text(view, keys.map(of))))
     };
     let layout = |view: &TableView| view.definition().layout().name();
     let time = |view: &TableView| Some(view.definition().order_column()?.name.clone());
@@ -51,11 +59,11 @@ pub(super) fn tables(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
         total(|totals| totals.rows),
         total(|totals| totals.bytes),
         total(|totals| totals.blocks),
-        stat(|stats| stats.fragments),
+        total(|totals| totals.fragments),
         total(|totals| totals.open_rows),
-        stat(|stats| stats.late_rows),
-        key(|stats| stats.min_key),
-        key(|stats| stats.max_key),
+        numbers(late_rows),
+        key(|keys| keys.first),
+        key(|keys| keys.last),
     ])
 }
 
