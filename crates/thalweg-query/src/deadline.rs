@@ -1,4 +1,4 @@
-//! When a statement is to be done.
+//! The time by which a statement has to end.
 
 use std::time::Duration;
 use thalweg_env::Env;

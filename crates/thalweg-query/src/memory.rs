@@ -3,8 +3,8 @@
 //! Invariants: what a session takes counts for the session and for all sessions together; a request that either refuses leaves both
 //! as they were; no batch that goes from one thread to another is written to a file.
 //!
-//! Rejected: refusing such batches as all other memory. DataFusion 55 writes them to files then, and its threads may wait for each
-//! other for ever (<https://github.com/apache/datafusion/issues/24883>).
+//! Rejected: refusing memory to such batches as to all other operators. DataFusion 55 writes them to files then, and its threads
+//! may wait for each other for ever (<https://github.com/apache/datafusion/issues/24883>).
 
 use crate::error::from_datafusion;
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_table::{Error, ErrorKind, Result};
 
-/// How the library's texts name the limit of a session. Operators spill at its kind of error alone, so it cannot be one of ours.
+/// The name of the limit of a session in errors of DataFusion, by which `error` recognises them. Operators spill only at
+/// DataFusion's own kind of error, so that error cannot be one of ours.
 pub(crate) const OF_SESSION: &str = "the memory limit of the session";
 
-/// Batches between threads may take so much beyond a limit, however low it is.
+/// Bytes that batches between threads may take beyond a limit, however low that is.
 const MIN_BETWEEN_THREADS_BYTES: usize = 64 << 20;
 
-/// The pool of operators that may take so much memory together, and as much again, [`MIN_BETWEEN_THREADS_BYTES`] at least, for batches
+/// A pool of `limit_bytes` for all operators together, and of as much again, [`MIN_BETWEEN_THREADS_BYTES`] at least, for batches
 /// between threads.
 #[derive(Debug)]
 pub(crate) struct OperatorPool {
@@ -120,7 +121,7 @@ impl MemoryPool for OperatorPool {
     }
 }
 
-/// The surroundings of operators that may take so much memory together, within what `common` allows.
+/// The task context of operators that may take `limit_bytes` together, within what `common` allows.
 pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<TaskContext>> {
     let Ok(limit_bytes) = usize::try_from(limit_bytes) else {
         let message = format!("a memory limit of {limit_bytes} bytes is beyond this machine");
@@ -133,7 +134,7 @@ pub(crate) fn limited(common: &TaskContext, limit_bytes: u64) -> Result<Arc<Task
     let mut config = common.session_config().clone();
     let partitions = config.target_partitions();
     let execution = &mut config.options_mut().execution;
-    // Each part of a sort keeps so much for the time when it spills: together no more than a quarter of all.
+    // Each partition of a sort reserves so much for its spilling: all together no more than a quarter of the limit.
     let reserved_bytes = limit_bytes / partitions.saturating_mul(4).max(1);
     execution.sort_spill_reservation_bytes =
         execution.sort_spill_reservation_bytes.min(reserved_bytes);

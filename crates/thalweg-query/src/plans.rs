@@ -99,7 +99,7 @@ impl Plans {
         }
     }
 
-    /// The plan of a query in a statement: it only wants its operators, and has no placeholders.
+    /// The plan of a query in a statement, with its values in the place of placeholders: only its operators are still to be made.
     pub(crate) fn of(
         &self,
         statement: &Statement,
@@ -128,7 +128,7 @@ impl Plans {
         view: &DatabaseView,
         extra: &[(String, ExtraTable)],
     ) -> Result<Named> {
-        // Whether a comparison of times is true of all of them is known of the value only.
+        // Only the value shows whether a comparison with a time beyond nanoseconds is true of all times: no plan is kept.
         let by_value = params.are_beyond_nanoseconds();
         let kept = if extra.is_empty() && !by_value {
             statement.plan(&params.types(), view)

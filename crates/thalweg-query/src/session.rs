@@ -44,7 +44,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
 use tokio::sync::{Semaphore, oneshot};
 
-/// How long an INSERT waits for rows between two calls of `go_on`.
+/// How long a statement that reads a query waits for its rows between two calls of `go_on`.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Statements of async programs that keep a thread each at the same time: the runtime has 512 threads for them at most, and with all
@@ -57,7 +57,7 @@ const MAX_WAITING: usize = 32;
 pub struct Session {
     shared: Arc<Shared>,
     settings: Arc<SessionSettings>,
-    /// The surroundings of operators, with the memory that they may use.
+    /// The task context of operators, with the memory that they may use.
     task: Arc<TaskContext>,
 }
 
@@ -202,8 +202,9 @@ impl Session {
         self.sql_while(text, params, extra, &|| true)
     }
 
-    /// Runs a statement as [`Self::sql`] does, for a caller that may cancel it. An INSERT from a query calls `go_on` every now and
-    /// then; if that returns false, it stores nothing and fails. Other statements are done soon.
+    /// Runs a statement as [`Self::sql`] does, for a caller that may cancel it. INSERT, CREATE TABLE AS and SUMMARIZE call `go_on`
+    /// every now and then while they read a query; if that returns false, they store nothing and fail. Other statements are done
+    /// soon.
     ///
     /// # Errors
     /// As [`Self::sql`].
@@ -242,7 +243,7 @@ impl Session {
         self.start(&filled.plan, view, call.deadline.clone()).ok()
     }
 
-    /// When a statement that begins now is to be done.
+    /// The deadline of a statement that begins now.
     fn deadline(&self) -> Option<Deadline> {
         let timeout = self.settings.timeout?;
         Some(Deadline::after(timeout, self.shared.engine.env()))
@@ -364,11 +365,11 @@ impl Session {
         Ok(receiver)
     }
 
-    /// Rows of one table, in the order of time; what comes to a filter is planned like a query, everything else goes
-    /// straight to the table.
+    /// Rows of one table, in the order of time. What has a filter or `boxes` is planned like a query; everything else goes straight
+    /// to the table.
     ///
     /// # Errors
-    /// `NotFound` for columns that there are not, `Query` for a filter that cannot be read.
+    /// `NotFound` for columns that do not exist, `Query` for a filter that cannot be read.
     pub fn scan(&self, table: &Table, scan: &TableScan) -> Result<QueryResult> {
         let deadline = self.deadline();
         let rows = with_room(|| self.scan_here(table, scan, deadline)).map_err(|error| {
@@ -423,7 +424,7 @@ impl Session {
         })
     }
 
-    /// The names of tables that a statement reads and nobody has: what a caller may hand in as [`ExtraTable`]s.
+    /// The names that a statement reads as tables and the database does not have: a caller may hand these in as [`ExtraTable`]s.
     ///
     /// # Errors
     /// When the text cannot be parsed.
@@ -564,9 +565,9 @@ impl Session {
         let all = self.query_on(view.clone(), statement, source, params, call)?;
         let columns = Arc::clone(all.schema());
         let mut groups = Vec::new();
-        // What a caller handed in may come once only.
+        // Tables that a caller handed in can perhaps be read only once.
         for aggregates in summarize::aggregates(source, &columns, call.extra.is_empty())? {
-            // Its plan is not the one of the statement's own text.
+            // A statement of its own, so that its plan is not kept as the one of the statement's text.
             let aggregated = Statement::of(statement);
             let mut rows = self.query_on(view.clone(), &aggregated, &aggregates, params, call)?;
             match next_while(&mut rows, call.go_on)? {
@@ -640,7 +641,7 @@ impl Session {
             )));
         }
         let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
-        // Values that a caller gives as a table come through a query that is not the caller's own.
+        // Values of a table that the caller handed in come through a query that is not the caller's own.
         let of_query = call.extra.is_empty();
         let rows = insert::assigned(table, columns, batches, of_query);
         let count = table.append(rows, self.settings.durability)?;
@@ -704,7 +705,7 @@ impl Session {
     }
 }
 
-/// The next rows for an INSERT; an error if it was cancelled meanwhile.
+/// The next rows of a query within a statement; an error if that was cancelled meanwhile.
 fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option<RecordBatch>> {
     loop {
         let fetched = rows.poll_batch(LOOK)?;
@@ -722,7 +723,7 @@ fn next_while(rows: &mut QueryResult, go_on: &dyn Fn() -> bool) -> Result<Option
 /// A statement that was begun for an async program.
 enum Begun {
     Rows(Box<QueryResult>),
-    /// Its rows are on their way to the disk.
+    /// Its rows were handed in to be stored.
     Insert(oneshot::Receiver<Result<u64>>),
 }
 
@@ -801,7 +802,7 @@ impl Target {
     }
 }
 
-/// The statement that a query inside another statement is.
+/// A query inside another statement, as a statement of its own.
 fn statement_of(query: &Query) -> DfStatement {
     DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query.clone()))))
 }

@@ -8,8 +8,8 @@ use thalweg_table::{Durability, Error, ErrorKind, Result};
 pub struct SessionSettings {
     /// Statements that change something are refused.
     pub read_only: bool,
-    /// A statement fails once it takes longer, from its call to its last row. Time in which nobody pulls its rows counts as well. What
-    /// the statement holds is let go of at the next pull, or when it is dropped; by a stream that was begun, at once. A commit that was
+    /// A statement fails once it takes longer, from its call to its last row; time in which nobody pulls its rows counts as well.
+    /// It frees what it holds at the next pull, or when it is dropped; a stream that was begun frees it at once. A commit that was
     /// handed in is not taken back.
     pub timeout: Option<Duration>,
     /// Memory that sorts, joins and groups of this session may take together, beside the limit that all sessions share. Beyond it they

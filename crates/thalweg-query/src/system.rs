@@ -28,7 +28,7 @@ const NUMBER: DataType = DataType::UInt64;
 struct Kind {
     name: &'static str,
     columns: &'static [(&'static str, DataType)],
-    /// The column with names of tables, which a condition may select.
+    /// The column with the names of tables: a condition on it selects them.
     name_column: Option<&'static str>,
     /// The values of the columns, in their order.
     rows: fn(&Wanted<'_>) -> thalweg_table::Result<Vec<ArrayRef>>,
@@ -178,7 +178,8 @@ fn text_of(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Whether a scan reads a system table. What its conditions ask for has to be known where it is planned.
+/// Whether a scan reads a system table. Its rows are made when it is planned, so the values of its conditions must be known by
+/// then.
 pub(crate) fn is_in(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<SystemTable>())
 }
@@ -196,7 +197,7 @@ struct Wanted<'a> {
     view: &'a DatabaseView,
     /// The names of the columns that it reads.
     columns: Vec<&'static str>,
-    /// Each condition on the name of the table: the names that it allows.
+    /// For each condition on the name of a table, the names that it allows.
     names: Vec<Vec<String>>,
 }
 
@@ -236,7 +237,7 @@ impl SystemTable {
                 };
                 Some(vec![text_of(text)?])
             }
-            // A short IN is written as this.
+            // DataFusion rewrites a short IN list as this.
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Or => {
                 Some([self.names_in(left)?, self.names_in(right)?].concat())
             }

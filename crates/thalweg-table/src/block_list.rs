@@ -59,8 +59,8 @@ impl BlockList {
             masks.extend(mask.map(|mask| (blocks.len(), mask)));
             blocks.push(entry);
         }
-        // The others are segments of the log. Taken for one of these, a fragment would be taken out of the index with all its
-        // blocks for the sake of one of them: where it cannot be found out, nothing is known of the list.
+        // The other files are segments of the log. If a fragment were mistaken for one, replacing one of its blocks would take the
+        // fragment out of the index with all of them: so where the kind of a file cannot be found out, there is no list.
         let mut fragments = HashMap::new();
         for (file, fragment) in files {
             if store.is_fragment(file)? {
@@ -74,7 +74,7 @@ impl BlockList {
         })
     }
 
-    /// One of them, to be read.
+    /// The block at a place in the list, with its mask.
     pub(crate) fn block(&self, at: usize) -> Block {
         Block {
             entry: self.blocks[at].clone(),

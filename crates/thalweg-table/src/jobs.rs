@@ -5,10 +5,11 @@
 //!   last step has left it.
 //! - Whoever waits for an answer comes first: a step ends for a call that maintains a table, work is followed by rest ([`pace`]), and a
 //!   job that rests holds nothing that appends, queries or deletions wait for. A step that rests keeps the files of its view.
-//! - Of the tables that may have something to do the one with the most urgent kind comes first ([`JobKind::BY_PRIORITY`]), which is taken
-//!   for that of tables of which it is not known; of one kind the one that has waited longest.
-//! - A table is looked at when it has changed, when its rows have settled ([`SETTLES_AFTER`]) and when they have lain for long
-//!   ([`LIES_LONG_AFTER`]), and then no more. Looks count as work.
+//! - Of the tables that may have something to do, the one whose last step was of the most urgent kind comes first
+//!   ([`JobKind::BY_PRIORITY`]), and of several such tables the one that has waited longest. A table of which no kind is known
+//!   counts as one with the most urgent kind.
+//! - A table is planned for when it has changed, when its rows have settled ([`SETTLES_AFTER`]) and when they have lain for long
+//!   ([`LIES_LONG_AFTER`]), and then no more until it changes. Planning counts as work.
 //! - What fails is tried again later and later; other tables do not wait for it.
 //!
 //! Rejected: a thread for each kind, which would share one budget by a lock; jobs at the end of the appends that make them
@@ -36,12 +37,12 @@ use thalweg_kernel::{CommitNo, Error, ErrorKind, Result, Snapshot, TableId, Tabl
 /// How often the tables are looked at while commits come; longer and longer while none does.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
-/// Rows have settled after this time, and lain for long after that: see [`Due`].
+/// The ages at which rows have settled, and have lain for long: see [`Due`].
 const SETTLES_AFTER: Duration = Duration::from_secs(30);
 const LIES_LONG_AFTER: Duration = Duration::from_secs(3_600);
-/// After this time of work it is looked which tables have changed since.
+/// After this time of work the tables are checked again for changes.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// The newest commits of so many times are kept.
+/// At so many points in time, at most, the newest commit is remembered.
 const KEPT_COMMITS: usize = 256;
 /// A job that has failed is tried again after this time, after twice as long the next time, and so on up to `MAX_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
@@ -50,8 +51,8 @@ const MAX_RETRY: Duration = Duration::from_secs(3_600);
 const ASKS_EACH: Duration = Duration::from_millis(10);
 
 impl Engine {
-    /// Starts the thread of the jobs, if tables are to be maintained without being asked. On a machine that cannot start one more
-    /// thread they are not, as without a thread of the pool rows are decoded where they are asked for.
+    /// Starts the thread of the jobs, if tables are to be maintained without being asked. Where that thread cannot be started there
+    /// are no jobs, just as rows are decoded by the caller where no thread of the pool can be started.
     pub(crate) fn with_jobs(self, env: &Env) -> Self {
         let options = self.options();
         let is_auto = options.maintenance == MaintenanceMode::Auto;
@@ -106,7 +107,7 @@ impl Engine {
         let listed = newest.tables().filter(|table| !is_unlisted(&table.name));
         let tables = listed.map(|table| Table::new(self.clone(), &table));
         let tables = tables.collect::<Result<Vec<_>>>()?;
-        // It would keep the files that are written anew.
+        // The snapshot would keep the files that a step replaces.
         drop(newest);
         let mut done = Maintained::default();
         for table in &tables {
@@ -155,7 +156,7 @@ struct Known {
     mark: Mark,
     /// The newest commit when the mark was taken.
     changed_at: CommitNo,
-    /// Of the stages that its rows go through, as many as it was looked at in since it has changed: fresh, settled, long settled.
+    /// The stage of its rows up to which nothing is left to do for it: 0 none, 1 fresh, 2 settled, 3 long settled.
     looks: u8,
     /// The kind of its last step, if there may be more of it.
     kind: Option<JobKind>,
@@ -259,7 +260,7 @@ impl<'a> Runner<'a> {
             self.note_changes(&newest);
             self.board.retain(|table| newest.table(table).is_some());
         }
-        // It would keep the files that are written anew.
+        // The snapshot would keep the files that a step replaces.
         drop(newest);
         self.budget.begins();
         let mut has_worked = false;
@@ -310,7 +311,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Notes the newest commit, and returns which ones are old by now.
+    /// Notes the newest commit. Returns up to which commits rows have settled, and have lain for long.
     fn note_commit(&mut self, now: u64, newest: CommitNo) -> Due {
         let is_same = self
             .commits
@@ -335,7 +336,7 @@ impl<'a> Runner<'a> {
         due
     }
 
-    /// Forgets one of the commits: of those that lie close together in time, compared with their age.
+    /// Forgets one of the commits: the one whose neighbours are closest in time, compared with their age.
     fn forget_a_commit(&mut self, now: u64) {
         let closeness = |at: usize| {
             let ((before, _), (after, _)) = (self.commits[at - 1], self.commits[at + 1]);
@@ -384,7 +385,7 @@ impl<'a> Runner<'a> {
         };
         let name = Arc::clone(&snapshot.name);
         let table = Table::new(self.engine.share(), &snapshot);
-        // It would keep the files that are written anew.
+        // The snapshot would keep the files that a step replaces.
         drop(snapshot);
         let job = RunningJob {
             runner: self,
@@ -416,12 +417,12 @@ impl<'a> Runner<'a> {
             Err(e) => Ran::Failed(e),
         };
         job.report_end(&ran);
-        // Without the view of the step.
+        // The view of the step is gone by now: this rest keeps no files.
         job.rest();
         (ran, job.kind.get())
     }
 
-    /// Notes what others have committed, beside so many commits of jobs.
+    /// Notes whether others have committed since the last call, in which time jobs have made `own_commits` commits.
     fn note_load(&self, own_commits: u64) {
         if let Ok(newest) = self.engine.newest() {
             self.budget.note_commit(newest.commit(), own_commits);
@@ -536,7 +537,7 @@ mod tests {
     use std::path::Path;
     use thalweg_env::sim::SimEnv;
 
-    /// A database of which each look of the runner is called for, at times of a clock that stands still otherwise.
+    /// A database whose runner checks the tables only when a test calls it, with a clock that only the test moves.
     struct Database {
         sim: SimEnv,
         engine: Engine,

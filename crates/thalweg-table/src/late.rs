@@ -1,7 +1,7 @@
 //! Which rows of a table came late.
 //!
-//! Invariants: rows of a block are late if blocks with keys around its own had come before; rows that are in no block yet, if any
-//! larger key had, deleted or not.
+//! Invariants: all rows of a block are late if a block that came before it begins at or below its largest key and ends above its
+//! smallest one; all open rows of a commit are late if a row with a key above their smallest one came before them, deleted or not.
 
 use crate::arrival::Arrival;
 use std::collections::BTreeMap;
@@ -60,8 +60,8 @@ pub(crate) fn late_open_rows(open: impl IntoIterator<Item = (Came, Option<i64>)>
     late.map(|(came, _)| came.rows).sum()
 }
 
-/// About how many rows of blocks came late, in any order: of each block as large a part as of its range of keys blocks had come
-/// before for.
+/// Estimates how many rows of blocks, given in any order, came late: of each block the share of its range of keys that blocks which
+/// had come before cover.
 pub(crate) fn overlapping_rows(mut came: Vec<Came>) -> u64 {
     came.sort_unstable_by_key(|came| came.arrival);
     let mut earlier = Keys::default();
@@ -83,14 +83,14 @@ pub(crate) fn overlapping_rows(mut came: Vec<Came>) -> u64 {
     late.sum()
 }
 
-/// Ranges of keys, none within another: first and last.
+/// Ranges of keys that do not overlap: the last key of each by its first.
 #[derive(Debug, Default)]
 struct Keys(BTreeMap<i64, i64>);
 
 impl Keys {
     /// How much of a range of keys they have.
     fn part_of(&self, (first, last): (i64, i64)) -> u64 {
-        // They do not overlap: all but the first of those that reach in begin within.
+        // They do not overlap: of those that reach into the range, all but the first begin within it.
         let before = self.0.range(..first).next_back();
         let within = self.0.range(first..=last);
         before
@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn open_rows_are_late_after_any_larger_key() {
-        // Of blocks that had come before up to the second number, or of other open rows; not after an equal key.
+        // The second number is the largest key of the blocks that had come before. Rows are late after a larger key of these or of
+        // other open rows, not after an equal one.
         let late = |rows: &[(i64, Option<i64>)]| {
             let rows = (1..).zip(rows);
             late_open_rows(rows.map(|(commit, (key, high))| (came((*key, *key), commit), *high)))

@@ -1,37 +1,38 @@
 //! Maintenance: blocks that overlap because rows came late are merged into order, short neighbours become one block.
 //!
 //! Invariants
-//! - What is written holds no deleted rows. The step is refused where some were deleted that it has read, and begins anew. The third
-//!   time it has the turn of the table, so that it ends however often rows are deleted.
+//! - What is written holds no deleted rows. A step is refused, and planned anew, where rows that it has read were deleted
+//!   meanwhile. At the third attempt it holds the turn of the table (`table_turns`), so that it ends however often rows are
+//!   deleted.
 //! - The rows of a table and their order, by key and by arrival where keys are equal, are the same before and after.
-//! - A step prepares fragments from one snapshot, without a lock, and one commit puts them in the place of what they
-//!   were made of. Before that commit nothing has changed; what is left of a step that failed is a file nobody knows.
+//! - A step prepares fragments from one snapshot, without a lock, and one commit puts them in the place of what they were made of.
+//!   Before that commit nothing has changed; a step that fails leaves at most a file that nothing refers to.
 //! - Whoever holds an older snapshot goes on seeing the old blocks.
-//! - A step does a bounded amount of work, one row at least, however large the table is: so many rows and encoded bytes, so
-//!   many blocks, and the rest of the fragments that they are in, to which the rows are in proportion, so that no fragment is
-//!   copied for ever fewer of them. What it leaves in order is not rewritten again.
-//! - What a step writes lies in the range that it puts in order, but for a part: so many blocks may overlap somewhere that those
-//!   at the edge of a range alone are more than a step takes. There the rows of commits that follow each other are merged,
-//!   before these are merged with others, as an external sort merges its runs in several passes.
-//! - A call leaves alone what was committed behind its beginning, so that it ends also while rows arrive: late rows that keep
-//!   coming overlap whatever was put in order before them.
-//! - One rule says what is due, wherever it lies: blocks that overlap are, and short neighbours are where the files that are
-//!   rewritten for them lose a block for every `split_fragment_bytes`. A lone block is no file to be rewritten; a small file
-//!   is rewritten for one short block, a large one for as many as make it worth its size. What remains are the few short
-//!   blocks of large files in order, and what is rewritten has none left, so that no file is rewritten again and again.
-//! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is; any deleted row is
-//!   enough while the masks of all tables take more than half of the room that there is for them, but in what the same call has
-//!   written: rows that are deleted one by one meanwhile would have it written again and again.
+//! - A step does a bounded amount of work, one row at least, however large the table is: so many rows and encoded bytes, so many
+//!   blocks, and the rest of the fragments that these are in. Where the rest is much it takes more rows in proportion, so that no
+//!   fragment is copied again and again for a few of them. What a step leaves in order is not rewritten again.
+//! - Most of what a step writes lies in the range that it puts in order. Where so many blocks overlap that those at the edge of a
+//!   range alone are more than a step takes, the blocks of commits that follow each other are merged with each other first, as an
+//!   external sort merges its runs in several passes.
+//! - A call leaves alone what was committed after it began, so that it also ends while rows arrive: late rows that keep coming
+//!   overlap whatever was put in order before them.
+//! - One rule says what is due, wherever it lies. Blocks that overlap are. Short neighbours are if each file that is rewritten for
+//!   them loses a block for every `split_fragment_bytes` of its size: a small file is rewritten for one short block, a large one
+//!   for as many as are worth its size, and blocks in the log need no file to be rewritten. What remains are the few short blocks
+//!   of large files in order; a file that is rewritten has none left, so that no file is rewritten again and again.
+//! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is. While the masks of
+//!   all tables take more than half of the room that there is for them, any deleted row is enough, except in files that the same
+//!   call has written: else rows that are deleted one by one meanwhile would have these written again and again.
 //! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
-//! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all
-//! blocks with keys in a range whose first commits lie between two commits, the last of them at most that of the beginning of
-//! the call. New blocks carry the first of these commits and numbers of their own, so that they come behind the blocks that came
-//! before all that they were made of, and before those that came behind it. Parts of blocks that stick out of the range
-//! keep the commits and number of their block. Open rows come behind all blocks with the same keys, or the range is left alone
-//! for now: blocks with one commit number cannot lie on both sides of them.
+//! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all blocks
+//! with keys in a range whose first commits lie between two commits, the last of them at most that of the beginning of the call.
+//! New blocks carry the first of these commits and numbers of their own, so that they come after the blocks that came before all
+//! that they were made of, and before those that came after it. Parts of blocks that stick out of the range keep the commits and
+//! number of their block. Open rows come after all blocks with the same keys, or the range is left alone for now: blocks with one
+//! commit number cannot lie on both sides of them.
 //!
-//! Rejected: an entry for each block of a fragment that goes only in part, so that the rest need not be copied. The index
+//! Rejected: an entry for each block that stays of a fragment that is replaced in part, so that these need not be copied. The index
 //! of a fragment would no longer be that of its table, and a frame could list thousands of blocks.
 
 mod cost;
@@ -98,11 +99,11 @@ impl Table {
     }
 }
 
-/// Puts what was committed before this call in order. Files that are of no use any more go in the background, once as much can go
-/// as the checkpoints for that take: those hold open rows of all tables, so that a call for each table would write them as often
-/// as there are tables.
+/// Puts what was committed before this call in order. Files that are of no use any more are removed in the background, once that
+/// frees as much as the checkpoints that it needs take. A checkpoint holds the open rows of all tables: with one for each call,
+/// these would be written as often as there are tables.
 fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
-    // It may have forked: in the child nobody passes the turn on.
+    // The process may have forked meanwhile: in the child nobody passes the turn on, so the wait has to end.
     let closed = table.engine().closed();
     let done = put_in_order(table, &Work::ALL, &|| go_on() && closed.check().is_ok());
     if done.is_err() {
@@ -154,8 +155,8 @@ pub(crate) fn put_in_order(
     };
     engine.forget_dropped(&mut maintenance)?;
     let until = table.snapshot()?.commit();
-    // Few rows that are not in a block yet could keep many that are from being put in order. Jobs would make short blocks of them
-    // time and again, so they encode them where they are in the way.
+    // A few open rows could keep many rows of blocks from being put in order, so a call encodes them first. Jobs would make short
+    // blocks of them time and again: they encode open rows only where these are in the way.
     let mut are_encoded = work.due.is_none();
     if are_encoded {
         engine.kernel().encode_open_rows(table.id())?;
@@ -174,7 +175,7 @@ pub(crate) fn put_in_order(
         raw_sizes,
         shrinks,
     } = &mut *maintenance;
-    // Also what a call measures that is stopped.
+    // What a call has measured is kept even if the call is stopped.
     let sizes = raw_sizes.entry(table.id()).or_default();
     let mut steps = 0;
     loop {

@@ -1,12 +1,12 @@
-//! What of an index is not in order, found without reading the rest.
+//! Counts late rows by reading only those parts of an index that are not in order.
 //!
-//! Invariants: a page in order that overlaps nothing beside it is not read, so that a table in order costs its root, however large it
-//! is, and one with a few late blocks the pages around them; nor is one in order that lies whole within older blocks. The late rows are
-//! those that a full read finds.
+//! Invariants: a page in order that overlaps none of its neighbours is not read, so that a table in order costs its root, however
+//! large it is, and one with a few late blocks the pages around them. Nor is a page in order read that lies whole within the keys
+//! of older blocks. The late rows are those that a read of all blocks finds.
 //!
 //! Rejected: counts of late rows in the entries of the index. Whether a block is late depends on all blocks that came before it, so
-//! that each commit would change entries all over the index. Facts about all blocks that are kept in memory: 100 MB for 10^9 rows,
-//! and a full read after each opening.
+//! that each commit would change entries all over the index. Keeping facts about all blocks in memory: 100 MB for 10^9 rows, and a
+//! full read after each opening.
 
 use crate::block_list::{Place, overlaps};
 use crate::deleted_rows::{Block, step_into};
@@ -21,7 +21,8 @@ use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::store::Store;
 use thalweg_kernel::{CommitNo, Result, TableSnapshot};
 
-/// A page of an index. One at the front of another may have the same name, which is read with it then.
+/// The name of a page of an index. A page in a fragment may have the name of the page that begins with this fragment; the two are
+/// opened together then.
 type PageName = (u8, bool, EntryKey);
 
 fn name_of(page: &Entry) -> PageName {
@@ -34,11 +35,11 @@ struct Unit {
     came: Came,
     /// The first commit with rows of it.
     first_commit: CommitNo,
-    /// It counts rows that are deleted.
+    /// Its count of rows includes deleted ones.
     hides: bool,
 }
 
-/// The rows of blocks that came late: into the keys of blocks that had come before.
+/// Returns how many rows are in blocks that came late: with keys among those of blocks that had come before.
 ///
 /// # Errors
 /// When a page cannot be read.
@@ -53,7 +54,8 @@ pub(crate) fn late_rows_in_blocks(table: &TableSnapshot, store: &Arc<Store>) -> 
     }
 }
 
-/// The late rows, if none of the pages in order is to be opened; those that are.
+/// Returns the number of late rows, which is known only if no page is returned, and the pages in order that have to be opened for
+/// it.
 fn look(
     table: &TableSnapshot,
     store: &Arc<Store>,
@@ -88,7 +90,8 @@ fn look(
     Ok((late, pages))
 }
 
-/// The late rows of a run, of which each unit overlaps what begins before it. Adds the pages that are to be opened to know them.
+/// Returns the late rows of a run, in which each unit overlaps what begins before it. Adds to `to_open` the pages that have to be
+/// opened to know them.
 fn late_rows_of_run(run: &[Unit], to_open: &mut Vec<PageName>) -> u64 {
     if run.len() < 2 {
         return 0;
@@ -100,7 +103,7 @@ fn late_rows_of_run(run: &[Unit], to_open: &mut Vec<PageName>) -> u64 {
             reaching.go_on_to(unit.came.keys.0);
             if let Some(page) = unit.page {
                 let is_apart = next.is_none_or(|next| next.came.keys.0 > unit.came.keys.1);
-                // Then all rows of it are late, and nothing is because of it.
+                // If so, all of its rows are late, and it makes no other rows late.
                 match is_apart && !unit.hides && reaching.are_older_blocks_around(unit) {
                     true => late += unit.came.rows,
                     false => to_open.push(page),
@@ -113,7 +116,7 @@ fn late_rows_of_run(run: &[Unit], to_open: &mut Vec<PageName>) -> u64 {
     late + late_rows(blocks.map(|unit| unit.came).collect())
 }
 
-/// The units of a run that reach to a key.
+/// The units of a run that begin before a key and end at it or after it.
 #[derive(Default)]
 struct Reaching {
     /// Their last keys, the smallest first.
@@ -131,7 +134,7 @@ impl Reaching {
         self.pages += usize::from(is_page);
     }
 
-    /// Leaves out those that end before a key.
+    /// Removes those that end before a key.
     fn go_on_to(&mut self, key: i64) {
         while let Some(first) = self.ends.peek_mut()
             && first.0.0 < key
@@ -147,7 +150,7 @@ impl Reaching {
         }
     }
 
-    /// Whether they are blocks, at least one, that came before all rows of a unit and end after it.
+    /// Whether all of them are blocks (at least one) that came before all rows of a unit and end after it.
     fn are_older_blocks_around(&self, unit: &Unit) -> bool {
         let ends_first = self.ends.peek().map(|Reverse((end, ..))| *end);
         let came_last = self.commits.last_key_value().map(|(commit, _)| *commit);
@@ -157,10 +160,10 @@ impl Reaching {
     }
 }
 
-/// How much more keys are looked at from the right, each time that those so far were not enough.
+/// The factor by which the range of keys at the right grows, each time that the one so far was not enough.
 const WIDER: u64 = 16;
 
-/// The first keys of wider and wider ranges up to the largest key of a tree, the last of which are all.
+/// The first keys of wider and wider ranges that end with the largest key of a tree; the last range has all of its keys.
 pub(crate) fn ranges_from_right(total: &Entry) -> impl Iterator<Item = i64> + use<> {
     let (key_min, key_max) = (total.key_min, total.key_max);
     let span = key_max.abs_diff(key_min);
@@ -257,7 +260,8 @@ mod tests {
         table.append([Ok(batch)], None).unwrap();
     }
 
-    /// What a look at all blocks finds, and what is found without it: late rows and fragments.
+    /// Compares the late rows and fragments that are found with those that a read of all blocks finds; returns the fragments and
+    /// the late rows.
     fn check(table: &Table) -> (u64, u64) {
         let view = table.view().unwrap();
         let (snapshot, store) = (view.snapshot(), view.engine().kernel().store());
@@ -407,7 +411,7 @@ mod tests {
         table.maintain().unwrap();
         let pages = pages_read(&table);
         assert!(check(&table).1 == 0 && pages <= 1, "{pages} pages");
-        // A clock that is wrong makes all that follows late, until then.
+        // After rows of a clock that runs ahead, all rows are late until their times are beyond those.
         append(&table, (0..100).map(|row| time / 4 + row * 1_000_000));
         append(&table, time / 4 + 1..time / 4 + 60_000);
         let late = check(&table).1;

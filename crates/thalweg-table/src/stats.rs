@@ -1,8 +1,8 @@
-//! Facts about a table that need none of its rows, but for keys beside deleted ones.
+//! Facts about a table that need none of its rows, except for the smallest and largest key of blocks with deleted rows.
 //!
-//! Invariants: the totals come from the root of the index and the open rows, in the same time however many blocks there are; late
-//! rows take a walk of what is not in order of the index, the extreme keys where rows are deleted one to the first that is not, lists
-//! of blocks one of all.
+//! Invariants: the totals come from the root of the index and the open rows, in the same time however many blocks there are. Late
+//! rows take a walk of the parts of the index that are not in order; the smallest and largest key, where rows are deleted, a walk
+//! to the first row that is not; lists of blocks a walk of the whole index.
 
 use crate::block_list::BlockList;
 use crate::deleted_rows::{Block, step_into};
@@ -275,8 +275,8 @@ fn late_rows(view: &TableView) -> Result<u64> {
     Ok(late_rows_in_blocks(table, store)? + late_open_rows(open.into_iter().zip(high_keys)))
 }
 
-/// The smallest and the largest key of the rows that are not deleted. Of the blocks with deleted ones only those are read that
-/// could have it.
+/// The smallest and the largest key of the rows that are not deleted. Blocks with deleted rows are read only where they could hold
+/// one of the two.
 fn keys_of_kept_rows(view: &TableView) -> Result<Option<KeyRange>> {
     let reader = Reader::new(view, Some(&[]), KeyRange::ALL)?;
     let mut found: Option<KeyRange> = None;
@@ -296,7 +296,7 @@ fn keys_of_kept_rows(view: &TableView) -> Result<Option<KeyRange>> {
             false
         }
     })?;
-    // Entries come in the order of their smallest keys.
+    // Entries come in the order of their smallest keys: the largest key is searched for in wider and wider ranges from the right.
     let mut most = found.map(|found| found.last);
     for first in ranges_from_right(total) {
         each_kept(view, &reader, first..=total.key_max, |next| match next {

@@ -7,7 +7,7 @@ use crate::ids::TableId;
 use crate::summary::{ColumnSummary, SummaryKind};
 use std::sync::Arc;
 
-/// Checks that a page that verified is the one that the entry which leads to it describes.
+/// Checks that a verified page agrees with the entry that leads to it.
 pub(crate) fn check_page(entry: &Entry, page: &Page) -> Result<()> {
     let wrong = |what: &str| Error::corruption(entry.address, what);
     for below in page.entries() {
@@ -89,7 +89,8 @@ pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str>
     }
     let last = match inherits && sum.is_page_in_order() {
         true => {
-            // Where the numbers of the blocks of the fragment begin. Its root has that itself, whatever the number of its first block is.
+            // The first of the numbers that the blocks of the fragment take. The entry of its root has it, whatever the number of
+            // the first block is.
             let first = match entry.fragment {
                 true => entry.ordinal,
                 false => entry.ordinal.saturating_sub(sum.ordinal),
@@ -103,7 +104,7 @@ pub(crate) fn unequal_totals(entry: &Entry, sum: &Entry) -> Option<&'static str>
     }
     let flags = |entry: &Entry| (entry.versions, entry.rewritten, entry.block_keys);
     if flags(entry) != flags(sum) {
-        return Some("what holds of all blocks does not add up");
+        return Some("the flags of blocks do not add up");
     }
     (!have_equal_totals(&entry.columns, &sum.columns)).then_some("summaries do not add up")
 }

@@ -98,20 +98,20 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// What a number that counts from `first` is where it counts from 0.
+    /// Converts a number that counts from `first` to one that counts from 0.
     fn counted_from(self, first: u32) -> Self {
         let ordinal = self.ordinal.saturating_sub(first);
         Self { ordinal, ..self }
     }
 
-    /// What a number that counts from 0 is in a commit where it counts from `first`.
+    /// Converts a number that counts from 0 to one of `commit` that counts from `first`.
     fn after(self, commit: CommitNo, first: u32) -> Self {
         let ordinal = first.saturating_add(self.ordinal);
         Self { commit, ordinal }
     }
 }
 
-/// The smallest and the largest of the keys that blocks have of their own: tiles, or what else a layout keeps out of the rows.
+/// The smallest and the largest of the keys of blocks, which are not in their rows: tiles, or what else a layout defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockKeys {
     /// Of a block its key.
@@ -255,7 +255,8 @@ impl Entry {
         (self.key_min, self.arrival())
     }
 
-    /// The place of its last row; of a page whose rows are not in order a place before which some of them may lie.
+    /// The place of its last row. Of a page whose rows are not in order it has the largest key and the arrival of the first block:
+    /// the last row may lie before or after it.
     #[must_use]
     pub fn end(&self) -> (i64, Arrival) {
         let last = match self.is_page_in_order() {
@@ -339,8 +340,8 @@ impl Entry {
         list::bytes_of(self)
     }
 
-    /// Adds all that lies below this entry to `parent`: counts, ranges, summaries. Whether its rows are in order follows from all of
-    /// its entries alone.
+    /// Adds all that lies below this entry to `parent`: counts, ranges, summaries. Not whether the parent's rows are in order,
+    /// which follows only from all of its entries together.
     pub fn merge_into(&self, parent: &mut Entry) {
         let mut columns = SummaryList::from(&parent.columns);
         self.merge_counts_into(parent);
@@ -421,7 +422,7 @@ impl Entry {
                 true => is_of_its_commits,
                 false => last == Arrival::default(),
             },
-            "the last block of a page is of none of its commits, or named where rows are not in order",
+            "a page names a last block that is of none of its commits, or though its rows are not in order",
         )?;
         ensure(
             u64::from(self.fragments) <= self.blocks

@@ -176,7 +176,7 @@ impl Page {
         Self::with_marks(self.table, self.level, children, marks, in_order)
     }
 
-    /// `marks` are those of the first children, as many as are known; of these `in_order` at the front are.
+    /// `marks` are those of the first children, as many as are known; of these children the first `in_order` are in order.
     fn with_marks(
         table: TableId,
         level: u8,

@@ -1,10 +1,10 @@
-//! The one way through an index: in the order of keys, loading only what is asked for (R7 of the algorithms: exact and
-//! in order also where equal keys lie on both sides of a page border).
+//! The one way through an index: in the order of keys, loading only what is asked for, exact also where equal keys lie on both
+//! sides of a page border.
 //!
-//! Invariants: entries come in ascending `EntryKey`, whatever levels they have; an entry that cannot hold a key of the
-//! range never comes, one that can always does unless an entry above it was skipped or taken. Fragments overlap their
-//! neighbours, so open pages wait in a heap and the one with the smallest next key goes on. (ChronicleDB's stack of
-//! nodes is this heap when nothing overlaps.)
+//! Invariants: entries come in ascending `EntryKey`, whatever levels they have. An entry that cannot hold a key of the range never
+//! comes; one that can always comes, unless an entry above it was skipped or taken. Fragments overlap their neighbours, so open
+//! pages wait in a heap and the one with the smallest next key goes on. (ChronicleDB's stack of nodes is this heap when nothing
+//! overlaps.)
 
 use super::page::{Child, Page, PageLoader, page_of};
 use super::{Entry, EntryKey, ItemName};
@@ -62,11 +62,11 @@ pub struct Walk<L> {
     current: Option<Cursor>,
     waiting: BinaryHeap<Reverse<Cursor>>,
     pages: u64,
-    /// In the place of all entries.
+    /// The error to return in the place of all entries.
     refused: Option<Error>,
     /// Where the entry lies that was asked about last.
     place: Option<Place>,
-    /// The item whose root page is that of the tree.
+    /// The item that the whole tree lies below, if it does: see [`Self::below`].
     item: Option<ItemName>,
 }
 

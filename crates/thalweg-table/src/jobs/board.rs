@@ -105,12 +105,12 @@ impl JobKind {
     }
 }
 
-/// How a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It is at work, or rests within its budget.
     Running,
-    /// It has ended, with nothing more to do for now.
+    /// Its last step is done, or there was nothing to do.
     Done,
     /// It was interrupted, and goes on later.
     Interrupted,
@@ -146,7 +146,7 @@ pub struct JobReport {
     pub rows: u64,
     /// Bytes of the blocks that were written.
     pub bytes: u64,
-    /// Time that it took, rests included.
+    /// Time that its steps took, with planning them and the rests within them.
     pub took: Duration,
     /// When it last began, in nanoseconds since 1970 UTC.
     pub began_unix_ns: i64,

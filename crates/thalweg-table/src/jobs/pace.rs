@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_env::Clock;
 use thalweg_kernel::CommitNo;
 
-/// Work of at least this time is followed by a rest: shorter ones cost more than they give.
+/// Work of at least this time is followed by a rest. More frequent ones would cost more than they give.
 const SLICE: Duration = Duration::from_millis(20);
 /// Longest rest at once: what is owed beyond is forgotten.
 const LONGEST_REST: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ impl Pace for Unlimited {
 pub(super) struct Budget<'a> {
     clock: &'a dyn Clock,
     limits: JobLimits,
-    /// When the work since the last rest began; nothing is owed yet for what comes before it.
+    /// When the work began that `worked_ns` does not count yet.
     began_ns: Cell<u64>,
     worked_ns: Cell<u64>,
     written_bytes: Cell<u64>,
@@ -74,7 +74,7 @@ impl<'a> Budget<'a> {
         self.written_bytes.set(bytes);
     }
 
-    /// Notes the newest commit, up to which jobs have made so many since they noted one.
+    /// Notes the newest commit. Of the commits since the one that was noted before, jobs have made `own`.
     pub(super) fn note_commit(&self, newest: CommitNo, own: u64) {
         let before = self.commit.replace(newest);
         let others = newest.0.saturating_sub(before.0) > own;

@@ -1,12 +1,12 @@
 //! The rules by which jobs put rows in order without being asked.
 //!
 //! Invariants: what a job writes for a row that came late is bounded, and so is how often a row is written at all: a job merges no
-//! blocks for which it would have to copy more than it merges, because they lie in a file with others, and makes no block of others
-//! that together are smaller than the largest of them. So what is put off is due again once more has come. Only what has lain for
-//! an hour is merged whatever is to be copied for it.
+//! blocks for which it would have to copy more than it merges, because of other blocks in their files, and joins no blocks where
+//! all but the largest together are smaller than the largest. So what is put off is due again once more has come. Only what has
+//! lain for an hour is merged whatever is to be copied for it.
 //!
-//! Rejected: each overlap as soon as it is there. A table that gets one late row a second would have a file of 256 MiB written each
-//! second.
+//! Rejected: merging each overlap as soon as it is there. A table that gets one late row a second would have a file of 256 MiB
+//! written each second.
 
 use crate::late::{Came, overlapping_rows};
 use thalweg_kernel::CommitNo;
@@ -22,7 +22,7 @@ const LONG_SETTLED_ROWS_PER_LATE_ROW: u64 = 10_000;
 pub(super) const DEEP_BLOCKS: u64 = 8;
 /// Number of short neighbours that is due at once, ...
 const MANY_SHORT_BLOCKS: usize = 8;
-/// ... or as many as make one in so many of the rows that a block has room for.
+/// ... or as many as together have the rows of a full block, divided by this.
 const FULL_PART: u64 = 2;
 /// Number of settled short neighbours that is due. Any number is, once they have lain for long.
 const SETTLED_SHORT_BLOCKS: usize = 4;
@@ -53,7 +53,8 @@ impl Due {
         [
             (until, Stage::Fresh),
             (self.settled.min(until), Stage::Settled),
-            // All that has settled goes along with what has lain for long: else each block by itself, as its hour comes.
+            // All that has settled is merged along with what has lain for long: else each block would be merged by itself, as its
+            // hour comes.
             (
                 self.settled.min(until),
                 Stage::LongSettled(self.long_settled),
@@ -63,7 +64,8 @@ impl Due {
 }
 
 impl Stage {
-    /// Whether blocks that overlap are to be merged, which is so much work, and so much to copy of the others of their files.
+    /// Whether blocks that overlap are to be merged: `work` is the cost of that, `copied` that of copying the other blocks of their
+    /// files.
     pub(super) fn merges(self, blocks: &[&Entry], work: u64, copied: u64) -> bool {
         let (most, may_copy) = match self {
             Self::Fresh => (ROWS_PER_LATE_ROW, work),

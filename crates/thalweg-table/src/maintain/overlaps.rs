@@ -1,8 +1,8 @@
 //! Where blocks overlap: what the next step of maintenance merges.
 //!
-//! Invariants: a range holds all keys of the blocks that overlap in it, as many as one step takes, but for a crowd: so many
-//! blocks that overlap in one place are merged by commits that follow each other, a part of them at a time. Ranges with open rows
-//! that came before some of their blocks did are left alone.
+//! Invariants: a range holds all keys of the blocks that overlap in it, up to as many as one step takes. The exception is a crowd,
+//! more blocks than that which overlap in one place: those of commits that follow each other are merged with each other first, some
+//! commits at a time. Ranges with open rows that came before some of their blocks did are left alone.
 
 use crate::block_list::{BlockList, Place, runs};
 use crate::maintain::cost::cost;
@@ -20,8 +20,8 @@ use thalweg_kernel::{CommitNo, FileId};
 pub(super) const MAX_REMOVED: usize = 1 << 16;
 /// How much less a step takes after one that changed more of the index than one commit may.
 const SHRINKS: usize = 4;
-/// Blocks that overlap in one place are merged with each other at once where they are no more than this part of a step: so most
-/// of what it writes lies in its range, and few blocks are open at a time.
+/// Blocks that overlap in one place are merged with each other at once where their work is no more than that of a step divided by
+/// this: so most of what it writes lies in its range, and few blocks are open at a time.
 const CROWD_PART: u64 = 4;
 /// Rows that are copied, because they are in a fragment with others, for each row that is merged.
 const COPIED_PER_ROW: u64 = 4;
@@ -144,8 +144,8 @@ impl<'a> Search<'a> {
             if self.is_left_alone(&front, self.blocks) {
                 continue;
             }
-            // No other block lies between two runs: together they make fuller blocks. Not so where a part before the front is not
-            // merged: open rows may have come between its blocks.
+            // Two runs with no other block between them are one range, which makes fuller blocks. Not so where a part of a run
+            // before its front is not merged: open rows may have come between the blocks of that part.
             let begins_run = front.keys.first == blocks[0].key_min;
             let follows = begins_run && number > 0 && last_run == Some(number - 1);
             match ranges.last_mut() {
@@ -201,8 +201,8 @@ impl<'a> Search<'a> {
         have_one_key || waits
     }
 
-    /// The first part of a run that is due, of about so much work: its front, where all is due that overlaps. Adds what is not due
-    /// for the sake of the copying alone to `put_off`.
+    /// Returns the first part of a run that is due, of about `max_work`; without a stage, the front of the run. Adds to `put_off`
+    /// the parts that would be due if nothing had to be copied for them.
     fn first_due(
         &self,
         mut blocks: &[&Entry],
@@ -238,8 +238,8 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Of what is not due for the sake of the copying alone, parts in one file that are worth it together: its other blocks are copied
-    /// once. As many as one step takes, or as make the copying worth it.
+    /// Of the parts that were put off, some in one file that are worth it together, as its other blocks are copied only once for
+    /// them: as many as one step takes, or as make the copying worth it.
     fn due_together(&self, put_off: &[PutOff<'a>], stage: Stage) -> Vec<KeyRange> {
         let mut files: Vec<FileId> = Vec::new();
         let mut of_files: HashMap<FileId, Vec<&PutOff<'a>>> = HashMap::new();
@@ -274,7 +274,7 @@ impl<'a> Search<'a> {
         Vec::new()
     }
 
-    /// Adds the parts that were put off and lie in files which are written anew for the ranges.
+    /// Adds the parts that were put off and lie only in files that are written anew for the ranges anyway.
     fn add_what_goes_along(
         &self,
         ranges: &mut Vec<KeyRange>,
@@ -323,8 +323,8 @@ impl<'a> Search<'a> {
         self.blocks.iter().filter(is_merged).copied().collect()
     }
 
-    /// Blocks of a run that lie over one key with many others: commits that follow each other and are the least work, and the keys
-    /// that are merged of them.
+    /// Where many blocks of a run lie over one key: commits that follow each other and are the least work to merge, and the keys in
+    /// which their blocks are merged.
     fn deep_part(&self, blocks: &[&Entry]) -> Option<(KeyRange, Commits)> {
         let crowd = Crowd::find(blocks, |_| 1, DEEP_BLOCKS - 1)?;
         let works = crowd.commits.values().map(|(work, _)| *work);
@@ -363,7 +363,8 @@ impl<'a> Search<'a> {
         self.has_left_alone.get()
     }
 
-    /// The front of a run that is about so much work, or a part of the copying that goes with it.
+    /// The front of a run that is about `max_work`; more, where copying the files that it is in costs more than `COPIED_PER_ROW`
+    /// times that.
     fn front_of_run(&self, blocks: &[&Entry], max_work: u64, max_blocks: usize) -> Front {
         let mut max_work = max_work;
         loop {
@@ -416,8 +417,8 @@ impl Crowd {
     }
 
     /// Chooses commits that follow each other, at least two if there are as many, and no more work than `max_work` if that is
-    /// possible: those with the fewest rows to write for each commit that is gone then. So single commits are merged with each
-    /// other before they are merged with what was made of many.
+    /// possible: those with the fewest rows to write for each commit by which their number falls. So single commits are merged with
+    /// each other before they are merged with what was made of many.
     fn commits_to_merge(&self, max_work: u64) -> Commits {
         let commits: Vec<(CommitNo, (u64, f64))> =
             self.commits.iter().map(|(c, w)| (*c, *w)).collect();
@@ -443,7 +444,7 @@ impl Crowd {
                 best_rows = rows_per_commit;
                 best = *commit..=commits[behind - 1].0;
             }
-            // The windows behind it are parts of this one.
+            // The windows after it are parts of this one.
             if behind == commits.len() {
                 break;
             }
@@ -454,8 +455,8 @@ impl Crowd {
     }
 }
 
-/// Whether a block has rows that were committed when a call began, `until` being the last commit then. What is merged of such
-/// blocks is one.
+/// Whether a block has rows that were committed when a call began, `until` being the last commit then. A block that is merged of
+/// such blocks is one of them, too.
 pub(super) fn is_old(block: &Entry, until: CommitNo) -> bool {
     block.first_commit <= until
 }
@@ -511,7 +512,7 @@ fn front_of_run(blocks: &[&Entry], max_work: u64, max_blocks: usize) -> Front {
     }
 }
 
-/// Whether open rows with some of the keys arrived before some of these blocks did that have some of them.
+/// Whether open rows with keys in the range came before the last rows of a block that has keys in the range, too.
 fn waits_for_open_rows(open: &[(CommitNo, KeyRange)], blocks: &[&Entry], keys: KeyRange) -> bool {
     let within = open
         .iter()

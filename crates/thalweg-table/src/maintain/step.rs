@@ -18,15 +18,15 @@ use thalweg_kernel::index::{Address, Entry, ItemName};
 use thalweg_kernel::masks::MaskList;
 use thalweg_kernel::{CommitNo, FileId, MANY_MASKS_BYTES, Result};
 
-/// Bytes of small files that become one at once, in those of the largest small file.
+/// Most bytes of small files that become one file at once, as a multiple of the size up to which a file is small.
 const JOINED_FILES: u64 = 16;
 /// Most encoded bytes of blocks that are put together: short ones of long values are as large as others.
 const MAX_PACKED_BYTES: u64 = 8 << 20;
 /// Blocks and fragments are written anew once one of so many of their rows is deleted.
 const DUE_PART: u64 = 5;
-/// Steps of one pass of a call, by the blocks that there are at first, or by as much of them as one step takes, if that is less
-/// than a block. Each takes away a late run, a part of one, or a short block, and leaves few short ones; more than that are only
-/// planned for an index that names other keys than its blocks have.
+/// Most steps of one pass of a call for each block that there is at first, or for each part of a block that is as much as one step
+/// takes. Each step takes away a late run, a part of one, or a short block, and leaves few short ones; more steps are only planned
+/// for an index that names other keys than its blocks have.
 const MAX_STEPS_PER_BLOCK: u64 = 8;
 const MAX_STEPS: u64 = 64;
 
@@ -37,14 +37,14 @@ pub(super) struct Scope<'a> {
     pub(super) size: StepSize,
     /// Only what is due, the most urgent kind; else all there is.
     pub(super) due: Option<Due>,
-    /// The files that had blocks then, once they were looked up.
+    /// The files that had blocks when the call began, once they were collected.
     pub(super) first_files: &'a mut Option<HashSet<FileId>>,
 }
 
 /// A step, or why there is none.
 pub(super) enum Planned {
     Step(Box<Step>),
-    /// Nothing before open rows are blocks.
+    /// There is nothing to do before open rows are encoded into blocks.
     WaitsForOpenRows,
     Nothing,
 }
@@ -79,7 +79,7 @@ pub(super) struct Merge {
 pub(super) struct Ran {
     /// Rows that were put in order.
     pub(super) rows: u64,
-    /// Blocks that are no single block though their sizes say so.
+    /// Blocks that do not fit in one block, though by their measured sizes they would.
     pub(super) left_alone: Vec<Address>,
     /// Something else than copies was written.
     pub(super) has_changed: bool,
@@ -92,7 +92,7 @@ impl Step {
         let steps_of = |block: &Entry| 1 + cost(block) / of_step;
         let old = self.list.blocks.iter().filter(|block| is_old(block, until));
         let steps: u64 = old.map(steps_of).sum();
-        // Where a step takes the rows of two commits only, as many passes as it takes to halve their number.
+        // Where a step takes the rows of two commits only, one pass for each halving of the number of blocks.
         let passes = u64::from(1 + self.list.blocks.len().max(1).ilog2());
         let steps_per_block = passes.saturating_mul(MAX_STEPS_PER_BLOCK);
         MAX_STEPS.saturating_add(steps.saturating_mul(steps_per_block))
@@ -206,7 +206,7 @@ impl Step {
         let (newest, _) = stages[0];
         (self.merged, self.until) = (CommitNo(0)..=newest, newest);
         self.kind = JobKind::DeletedRows;
-        // A fifth of a file at least: where masks take much room, deletions have more of them rewritten.
+        // A fifth of a file at least: where masks take much room, deletions themselves have further blocks rewritten.
         self.packs = self.within_budget(self.due_for_deleted_rows(view, |_| false)?, true);
         if !self.is_idle() {
             return Ok(());
@@ -326,9 +326,9 @@ impl Step {
         }
     }
 
-    /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted, or
-    /// any in a file of which `may_go_for_any` says so where masks of all tables take much room; none that is written anew for what
-    /// is merged or packed.
+    /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted.
+    /// Where masks of all tables take much room, any deleted row is enough in a file for which `may_go_for_any` returns true.
+    /// Leaves out what is written anew for a merge or a pack.
     fn due_for_deleted_rows(
         &self,
         view: &TableView,
@@ -450,9 +450,9 @@ impl Step {
             .any(|(commit, part)| Some(*commit) < newest && !part.intersect(keys).is_empty())
     }
 
-    /// Fragments with blocks in these groups that are not worth being written anew for them. A file is as due as a lone block
-    /// where a block goes for every few megabytes of it: so the copying that a short block can cause is bounded, and a file
-    /// in order, which has few of them, is left alone.
+    /// Fragments with blocks in these groups that are not worth being written anew for them. A fragment is worth it where one of
+    /// its blocks goes for every few megabytes of it: so the copying that a short block can cause is bounded, and a file in order,
+    /// which has few of them, is left alone.
     fn files_not_worth_it(
         &self,
         view: &TableView,
@@ -528,7 +528,7 @@ impl Step {
         taken
     }
 
-    /// Parts of a group that can each be one block, one behind the other: what is cut off one begins the next.
+    /// Parts of a group that can each be one block, one after the other: what is cut off one begins the next.
     fn parts_in_place(&self, mut group: Range<usize>) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         while group.len() > 1 {
@@ -543,15 +543,15 @@ impl Step {
         parts
     }
 
-    /// As much of a group as can have the commit and number of its first block, if that is more than one block: rows of
-    /// the block behind it may have the key of its last row, and must not come to lie before that row.
+    /// As much of a group as can have the commit and number of its first block, if that is more than one block: rows of the block
+    /// after it may have the key of its last row, and must not come to lie before that row.
     fn in_place_of_first(&self, mut group: Range<usize>) -> Option<Range<usize>> {
         let blocks = &self.list.blocks;
         let comes_first = |group: &Range<usize>| {
             let (first, last) = (&blocks[group.start], &blocks[group.end - 1]);
             let same_key = |(block, _): &(&Entry, &Range<usize>)| block.key_min <= last.key_max;
             let mut behind = { blocks.iter().zip(&self.cuts).skip(group.end) }.take_while(same_key);
-            // What a block that is merged in the same step becomes may come before the rows of this group that it came behind.
+            // A block that is merged in the same step may come to lie before rows of this group, though it came after them.
             behind.all(|(next, cut)| cut.is_empty() && first.arrival() < next.arrival())
         };
         while group.len() > 1 {

@@ -27,7 +27,7 @@ use thalweg_kernel::summary::ValueRange;
 const FIRST_ROWS: usize = 4_096;
 /// A batch of wide rows takes no more than about this.
 const BATCH_BYTES: usize = 4 << 20;
-/// More parts than threads of any machine, and few enough to be counted with.
+/// More parts than any machine has threads, and few enough that their number times that of rows does not overflow.
 const MAX_PARTITIONS: usize = 1 << 16;
 /// Bytes of a value whose type has no width.
 const TYPICAL_VALUE_BYTES: usize = 16;
@@ -88,7 +88,7 @@ pub(crate) fn scan_blocks(view: &TableView, blocks: Vec<Block>, keys: KeyRange) 
     ))
 }
 
-/// The reader, told what a request wants beside columns and keys.
+/// The reader with what a request wants beside columns and keys.
 pub(super) fn with_wishes(
     reader: Reader,
     definition: &TableDefinition,
@@ -146,7 +146,7 @@ pub(super) fn start_scan(
     )
 }
 
-/// The keys of the rows that a scan wants, of those too that follow from the values it looks for.
+/// The keys of the rows that a scan wants, as far as rows with the values that it looks for can have them.
 pub(super) fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange {
     let arrangement = definition.arrangement();
     let of_values = request

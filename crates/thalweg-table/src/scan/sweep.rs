@@ -140,7 +140,7 @@ impl<P: Plan> Sweep<P> {
     fn enter(&mut self, source: Source) -> Result<()> {
         match source.content {
             Content::Alone(ticket) => {
-                // By the index nothing overlaps it, so the index is not of these rows.
+                // By the index nothing overlaps it, so the index does not describe these rows.
                 if !self.active.is_empty() {
                     let what = "the index names other keys than the blocks below it have";
                     return Err(Error::corruption("the index of the table", what));
