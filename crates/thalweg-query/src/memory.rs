@@ -61,16 +61,14 @@ impl MemoryPool for OperatorPool {
         "thalweg_operators"
     }
 
+    // Batches between threads have a share like others, though they take none of it: without it each sort would take more before it
+    // writes to files, and leave less for merging those.
     fn register(&self, consumer: &MemoryConsumer) {
-        if !is_between_threads(consumer) {
-            self.operators.register(consumer);
-        }
+        self.operators.register(consumer);
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        if !is_between_threads(consumer) {
-            self.operators.unregister(consumer);
-        }
+        self.operators.unregister(consumer);
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
