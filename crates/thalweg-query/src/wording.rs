@@ -16,8 +16,8 @@ const RULES: &[(&str, &str)] = &[
     // Types of operands.
     (
         "Cannot coerce arithmetic expression Timestamp({}) {} Utf8 to valid types",
-        "timestamp {1} varchar cannot be computed: add or subtract an interval, as in ts + INTERVAL '1 day', or make the text a time, as in \
-         name::timestamp",
+        "timestamp {1} varchar cannot be computed: add or subtract an interval, as in ts + INTERVAL '1 day', or make the text a time: \
+         CAST(name AS TIMESTAMP)",
     ),
     (
         "Cannot coerce arithmetic expression Timestamp({}) {} {x} to valid types",
