@@ -144,17 +144,34 @@ fn a_slot_less_costs_no_row() {
 #[test]
 fn a_missing_segment_with_pages_of_the_index_is_noticed() {
     let clock = Stopwatch::start();
-    let sim = SimEnv::new(1);
-    let mut driver = named("differences").run(&sim, false);
-    let image = sim.crash_image(&KeepAll);
-    driver.finish();
-    let patient = Patient::of("differences", &driver, image, false, true);
     let mut stage = RepairStage::default();
-    for (path, _) in patient.sim.files() {
-        if path.extension().is_some_and(|extension| extension == "seg") {
-            let image = patient.image();
-            assert!(image.remove_file(&path).is_ok());
-            stage.run(&patient, &image, &format!("{} removed", path.display()));
+    // The blocks of a table are in the first segment, its page in one where everything else is of a table that is dropped.
+    for fillers in 1..12 {
+        let sim = SimEnv::new(1);
+        let mut driver = Driver::start(&sim, Shape::new(1 << 13, 8), false);
+        let fill = |driver: &mut Driver| {
+            for filler in 0..fillers {
+                driver.append_group("filler", filler * 100..filler * 100 + 40, Disk);
+            }
+        };
+        driver.create("kept");
+        driver.create("filler");
+        driver.append_group("kept", 0..400, Disk);
+        fill(&mut driver);
+        driver.checkpoint();
+        fill(&mut driver);
+        driver.checkpoint();
+        driver.drop_table("filler");
+        driver.checkpoint();
+        let image = sim.crash_image(&KeepAll);
+        driver.finish();
+        let patient = Patient::of("pages alone", &driver, image, false, true);
+        for (path, _) in patient.sim.files() {
+            if path.extension().is_some_and(|extension| extension == "seg") {
+                let image = patient.image();
+                assert!(image.remove_file(&path).is_ok());
+                stage.run(&patient, &image, &format!("{} removed", path.display()));
+            }
         }
     }
     conclude("segments removed", &stage, 0, &clock);
