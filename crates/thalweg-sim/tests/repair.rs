@@ -18,7 +18,7 @@ use thalweg_sim::repair::{
 };
 use thalweg_sim::report::{Dice, Stopwatch, effort, say, seed};
 use thalweg_sim::shape::{DIR, Shape};
-use thalweg_sim::workloads::{WORKLOADS, named};
+use thalweg_sim::workloads::WORKLOADS;
 
 fn conclude(what: &str, stage: &RepairStage, seed: u64, clock: &Stopwatch) {
     say(format_args!(
