@@ -445,8 +445,6 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
 /// Names of tables that SQL answers from the state of the database begin with this; nobody else's do.
 pub const SYSTEM_PREFIX: &str = "thalweg_";
 
-/// # Errors
-/// `AlreadyExists` for a name that is kept for system tables.
 /// The system tables that SQL offers.
 pub const SYSTEM_TABLES: [&str; 6] = [
     "thalweg_tables",
@@ -457,6 +455,8 @@ pub const SYSTEM_TABLES: [&str; 6] = [
     "thalweg_settings",
 ];
 
+/// # Errors
+/// `AlreadyExists` for a name that is kept for system tables.
 pub(crate) fn check_is_no_system_table(name: &str) -> Result<()> {
     if !fold_name(name).starts_with(SYSTEM_PREFIX) {
         return Ok(());

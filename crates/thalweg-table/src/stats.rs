@@ -279,84 +279,93 @@ fn late_rows(view: &TableView) -> Result<u64> {
 /// one of the two.
 fn keys_of_kept_rows(view: &TableView) -> Result<Option<KeyRange>> {
     let reader = Reader::new(view, Some(&[]), KeyRange::ALL)?;
-    let mut found: Option<KeyRange> = None;
-    for open in reader.open_rows()? {
-        found = with_keys(found, open.keys.first(), open.keys.last());
-    }
-    let Some(total) = view.snapshot().tree.total() else {
-        return Ok(found);
-    };
-    // What begins after the smallest key that was found cannot have it.
-    let all = total.key_min..=total.key_max;
-    let mut least = found.map(|found| found.first);
-    each_kept(view, &reader, all, |next| match next {
-        Next::Entry(entry) => least.is_some_and(|least| entry.key_min >= least),
-        Next::Keys(first, _) => {
-            least = Some(least.map_or(first, |least| least.min(first)));
-            false
-        }
-    })?;
-    // Entries come in the order of their smallest keys: the largest key is searched for in wider and wider ranges from the right.
-    let mut most = found.map(|found| found.last);
-    for first in ranges_from_right(total) {
-        each_kept(view, &reader, first..=total.key_max, |next| match next {
-            Next::Entry(entry) => most.is_some_and(|most| entry.key_max <= most),
-            Next::Keys(_, last) => {
-                most = most.max(Some(last));
-                false
+    let open = reader.open_rows()?;
+    let mut first = open
+        .iter()
+        .filter_map(|rows| rows.keys.first().copied())
+        .min();
+    let mut last = open
+        .iter()
+        .filter_map(|rows| rows.keys.last().copied())
+        .max();
+    if let Some(total) = view.snapshot().tree.total() {
+        let all = total.key_min..=total.key_max;
+        first = End::First.of_kept_rows(view, &reader, all, first)?;
+        // Entries come in the order of their smallest keys: the largest key is searched for in wider and wider ranges from the right.
+        for start in ranges_from_right(total) {
+            last = End::Last.of_kept_rows(view, &reader, start..=total.key_max, last)?;
+            if last.is_some_and(|last| last >= start) {
+                break;
             }
-        })?;
-        if most.is_some_and(|most| most >= first) {
-            break;
         }
     }
-    Ok(least
-        .zip(most)
+    Ok(first
+        .zip(last)
         .map(|(first, last)| KeyRange { first, last }))
 }
 
-/// What a walk for kept rows has met.
-enum Next<'a> {
-    /// An entry: is it to be skipped?
-    Entry(&'a Entry),
-    /// The smallest and the largest key of the rows that are left of an entry.
-    Keys(i64, i64),
+/// An end of a range of keys.
+#[derive(Clone, Copy)]
+enum End {
+    First,
+    Last,
 }
 
-/// Calls `meet` for the entries of a range, and with the keys of those that it does not skip.
-fn each_kept(
-    view: &TableView,
-    reader: &Reader,
-    range: RangeInclusive<i64>,
-    mut meet: impl FnMut(Next<'_>) -> bool,
-) -> Result<()> {
-    let (table, store) = (view.snapshot(), view.engine().kernel().store());
-    let mut walk = table.tree.walk(Some(range), Arc::clone(store));
-    while let Some(entry) = walk.next_at(|entry, place| match meet(Next::Entry(entry)) {
-        true => Step::Skip,
-        false if !table.hides_below(entry, place.as_ref()) => Step::Take,
-        false => step_into(table, entry, place),
-    })? {
-        if !table.hides_below(&entry, walk.place().as_ref()) {
-            meet(Next::Keys(entry.key_min, entry.key_max));
-            continue;
-        }
-        let block = Block::found(table, entry, walk.place());
-        let rows = reader.sorted_block(&block)?;
-        if let (Some(first), Some(last)) = (rows.keys.first(), rows.keys.last()) {
-            meet(Next::Keys(*first, *last));
+impl End {
+    fn of(self, keys: KeyRange) -> i64 {
+        match self {
+            Self::First => keys.first,
+            Self::Last => keys.last,
         }
     }
-    Ok(())
-}
 
-/// The range of the keys that were found and these.
-fn with_keys(found: Option<KeyRange>, first: Option<&i64>, last: Option<&i64>) -> Option<KeyRange> {
-    let (Some(first), Some(last)) = (first, last) else {
-        return found;
-    };
-    Some(KeyRange {
-        first: found.map_or(*first, |found| found.first.min(*first)),
-        last: found.map_or(*last, |found| found.last.max(*last)),
-    })
+    /// Whether keys go beyond the one that was found so far.
+    fn is_beyond(self, keys: KeyRange, found: Option<i64>) -> bool {
+        found.is_none_or(|found| match self {
+            Self::First => keys.first < found,
+            Self::Last => keys.last > found,
+        })
+    }
+
+    /// The key at this end of `found` and of the rows in entries of a range that are not deleted.
+    fn of_kept_rows(
+        self,
+        view: &TableView,
+        reader: &Reader,
+        range: RangeInclusive<i64>,
+        mut found: Option<i64>,
+    ) -> Result<Option<i64>> {
+        let (table, store) = (view.snapshot(), view.engine().kernel().store());
+        let keys_of = |entry: &Entry| KeyRange {
+            first: entry.key_min,
+            last: entry.key_max,
+        };
+        let mut walk = table.tree.walk(Some(range), Arc::clone(store));
+        while let Some(entry) = walk.next_at(|entry, place| {
+            match (
+                self.is_beyond(keys_of(entry), found),
+                table.hides_below(entry, place.as_ref()),
+            ) {
+                (false, _) => Step::Skip,
+                (true, false) => Step::Take,
+                (true, true) => step_into(table, entry, place),
+            }
+        })? {
+            let kept = match table.hides_below(&entry, walk.place().as_ref()) {
+                false => Some(keys_of(&entry)),
+                true => {
+                    let rows = reader.sorted_block(&Block::found(table, entry, walk.place()))?;
+                    let ends = rows.keys.first().zip(rows.keys.last());
+                    ends.map(|(first, last)| KeyRange {
+                        first: *first,
+                        last: *last,
+                    })
+                }
+            };
+            if let Some(keys) = kept.filter(|keys| self.is_beyond(*keys, found)) {
+                found = Some(self.of(keys));
+            }
+        }
+        Ok(found)
+    }
 }

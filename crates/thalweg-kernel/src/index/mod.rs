@@ -174,34 +174,6 @@ pub struct Entry {
     pub columns: Summaries,
 }
 
-/// Whether the rows below some entries are in order, as far as they were looked at.
-struct Order {
-    sorted: bool,
-    end: (i64, Arrival),
-}
-
-impl Order {
-    fn after(first: &Entry) -> Self {
-        Self {
-            sorted: first.sorted,
-            end: first.end(),
-        }
-    }
-
-    fn add(&mut self, next: &Entry) {
-        self.sorted &= next.sorted && self.end < next.start();
-        self.end = next.end();
-    }
-
-    fn put_into(self, page: &mut Entry) {
-        page.sorted = self.sorted;
-        page.last = match self.sorted {
-            true => self.end.1,
-            false => Arrival::default(),
-        };
-    }
-}
-
 impl Entry {
     /// An entry of which nothing is known: level and address are enough to load a page.
     #[must_use]
@@ -382,15 +354,30 @@ impl Entry {
             ..first.clone()
         };
         let mut columns = SummaryList::from(&first.columns);
-        let mut order = Order::after(first);
+        let (mut last, mut sorted) = (first, first.sorted);
         for entry in entries {
             entry.merge_counts_into(&mut page);
             columns.merge(&entry.columns);
-            order.add(entry);
+            sorted &= entry.keeps_order_after(last);
+            last = entry;
         }
         page.columns = columns.into();
-        order.put_into(&mut page);
+        page.note_order(sorted, last);
         Some(page)
+    }
+
+    /// Whether its rows are in order and come after those of an entry that are.
+    pub(crate) fn keeps_order_after(&self, before: &Entry) -> bool {
+        self.sorted && before.end() < self.start()
+    }
+
+    /// Notes in the entry of a page whether all rows below are in order; `last` is the last entry of the page.
+    pub(crate) fn note_order(&mut self, sorted: bool, last: &Entry) {
+        self.sorted = sorted;
+        self.last = match sorted {
+            true => last.end().1,
+            false => Arrival::default(),
+        };
     }
 
     /// Checks what must hold of every entry, wherever it comes from. `Err` names what does not.

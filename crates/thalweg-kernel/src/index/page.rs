@@ -116,7 +116,7 @@ pub struct Page {
     children: Vec<Arc<Child>>,
     /// One for each child: the totals of it and of all children before it.
     marks: Vec<Mark>,
-    /// So many children at the front are in order, each of them and one before the other.
+    /// The number of children at the front whose rows are in order, and each of which ends before the next one begins.
     in_order: usize,
     /// Set once the page is on disk.
     address: OnceLock<Address>,
@@ -193,8 +193,11 @@ impl Page {
         });
         while in_order >= marks.len() && in_order < children.len() {
             let entry = &children[in_order].entry;
-            let before = in_order.checked_sub(1).map(|at| &children[at].entry);
-            if !entry.sorted || before.is_some_and(|before| before.end() >= entry.start()) {
+            let keeps_order = match in_order.checked_sub(1) {
+                None => entry.sorted,
+                Some(before) => entry.keeps_order_after(&children[before].entry),
+            };
+            if !keeps_order {
                 break;
             }
             in_order += 1;
@@ -220,9 +223,9 @@ impl Page {
 
     /// Notes in the entry of this page whether all rows below are in order.
     pub(super) fn note_order(&self, entry: &mut Entry) {
-        entry.sorted = self.in_order == self.children.len();
-        let last = self.children.last().filter(|_| entry.sorted);
-        entry.last = last.map_or_else(Default::default, |last| last.entry.end().1);
+        if let Some(last) = self.children.last() {
+            entry.note_order(self.in_order == self.children.len(), &last.entry);
+        }
     }
 
     /// The table whose rows are below.
