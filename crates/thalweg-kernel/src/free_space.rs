@@ -19,6 +19,8 @@ pub(crate) struct FreeSpace {
     dir: PathBuf,
     /// More free space was reported than there was.
     is_overstated: AtomicBool,
+    /// It was at some time since the database was opened.
+    was_overstated: AtomicBool,
     /// When that was last found out.
     refused_ns: AtomicU64,
 }
@@ -29,6 +31,7 @@ impl FreeSpace {
             env,
             dir: dir.to_owned(),
             is_overstated: AtomicBool::new(false),
+            was_overstated: AtomicBool::new(false),
             refused_ns: AtomicU64::new(0),
         }
     }
@@ -62,6 +65,11 @@ impl FreeSpace {
         self.is_overstated.load(Ordering::Relaxed)
     }
 
+    /// Whether the disk ever reported more than it had: the room that it reports now may not be there either.
+    pub(crate) fn was_overstated(&self) -> bool {
+        self.was_overstated.load(Ordering::Relaxed)
+    }
+
     /// Whether the disk reports more than it has, and it is some time since a file last found that out.
     pub(crate) fn is_worth_a_look(&self) -> bool {
         let refused_ns = self.refused_ns.load(Ordering::Relaxed);
@@ -77,6 +85,7 @@ impl FreeSpace {
     pub(crate) fn note_refused(&self, error: &Error, bytes: u64) {
         if error.kind() == ErrorKind::DiskFull && self.may_have(bytes) {
             self.is_overstated.store(true, Ordering::Relaxed);
+            self.was_overstated.store(true, Ordering::Relaxed);
             self.refused_ns.store(self.now_ns(), Ordering::Relaxed);
         }
     }

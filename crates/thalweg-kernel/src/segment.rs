@@ -187,20 +187,21 @@ pub(crate) struct Prepared {
     pub(crate) is_reserve: bool,
 }
 
-/// Makes a spare and syncs it. It gets its id when it is used, so that ids rise along the log.
+/// Makes a spare and syncs it. It gets its id when it is used, so that ids rise along the log. Where the disk has reported more
+/// room than it had, it must have room for `beside_bytes` more.
 pub(crate) fn make_spare(
     env: &Env,
     database: &Path,
     number: FileId,
-    capacity_bytes: u64,
+    (capacity_bytes, beside_bytes): (u64, u64),
     free: &FreeSpace,
 ) -> Result<Spare> {
     let path = spare_path(database, number);
     let file = create(env, &path, capacity_bytes, free, |file| {
-        if free.is_overstated() && capacity_bytes > 0 {
+        if free.was_overstated() && capacity_bytes > 0 {
             // Else each refused attempt writes zeros over all the room that there is, and others find none meanwhile. It is
             // given back: where every write takes new room, the zeros would take as much again.
-            file.allocate(0, capacity_bytes)?;
+            file.allocate(0, capacity_bytes + beside_bytes)?;
             file.set_len(0)?;
         }
         fill_with_zeros(file, 0..capacity_bytes)?;

@@ -634,28 +634,33 @@ impl SegmentSupply {
     }
 
     fn make(&self, capacity_bytes: u64) -> Result<Spare> {
+        self.make_beside(capacity_bytes, 0)
+    }
+
+    /// Makes a spare where the disk has room for `beside_bytes` more, as far as that can be known.
+    fn make_beside(&self, capacity_bytes: u64, beside_bytes: u64) -> Result<Spare> {
         // Checked first: who is refused tries again, and each time it would take from others all that there is.
-        if !self.free.may_have(capacity_bytes) {
+        if !self.free.may_have(capacity_bytes + beside_bytes) {
             let message =
                 format!("the disk is full: a segment of the log takes {capacity_bytes} bytes");
             return Err(Error::new(ErrorKind::DiskFull, message));
         }
-        let made = self.make_spare(capacity_bytes)?;
+        let made = self.make_spare(capacity_bytes, beside_bytes)?;
         if capacity_bytes >= self.sizes.freeing_bytes() {
             self.free.note_plenty();
         }
         Ok(made)
     }
 
-    fn make_spare(&self, capacity_bytes: u64) -> Result<Spare> {
-        let number = self.next_file_id();
-        segment::make_spare(&self.env, &self.dir, number, capacity_bytes, &self.free)
+    fn make_spare(&self, capacity_bytes: u64, beside_bytes: u64) -> Result<Spare> {
+        let (number, sizes) = (self.next_file_id(), (capacity_bytes, beside_bytes));
+        segment::make_spare(&self.env, &self.dir, number, sizes, &self.free)
     }
 
     /// Makes a segment that takes no room before something is written to it: where the reserve was given back, zeros would take as
     /// much again.
     fn make_empty(&self, capacity_bytes: u64) -> Result<Spare> {
-        let made = self.make_spare(0)?;
+        let made = self.make_spare(0, 0)?;
         Ok(Spare {
             capacity_bytes,
             ..made
@@ -747,8 +752,11 @@ impl SegmentSupply {
             false => self.sizes.wanted_reserve_bytes(!copies_on_write),
         };
         // Where writes in place take room, trying must leave it to them: a commit beside it would find none.
-        let leaves_room =
-            |bytes| !copies_on_write || self.free.has(bytes + self.sizes.freeing_bytes());
+        let beside_bytes = match copies_on_write {
+            true => self.sizes.freeing_bytes(),
+            false => 0,
+        };
+        let leaves_room = |bytes| !copies_on_write || self.free.has(bytes + beside_bytes);
         let reserve_bytes = match leaves_room(reserve_bytes) {
             true => reserve_bytes,
             false => self.sizes.wanted_reserve_bytes(true),
@@ -773,16 +781,15 @@ impl SegmentSupply {
         leftovers.iter().for_each(|path| self.remove(path));
         let suffices = |spare: &Spare| spare.capacity_bytes >= reserve_bytes;
         if new_reserve && !reserve.as_ref().is_some_and(suffices) {
-            let small = match self.make(reserve_bytes) {
+            let small = match self.make_beside(reserve_bytes, beside_bytes) {
                 Ok(made) => reserve.replace(made),
                 Err(_) => None,
             };
             small.iter().for_each(|spare| self.remove(&spare.path));
         }
         // A spare that fills the disk would leave nothing to writes in place meanwhile.
-        let may_try = !copies_on_write || self.free.has(self.sizes.freeing_bytes() + wanted_bytes);
-        let spare = (no_spare && wanted_bytes > 0 && may_try)
-            .then(|| self.make(wanted_bytes).ok())
+        let spare = (no_spare && wanted_bytes > 0 && leaves_room(wanted_bytes))
+            .then(|| self.make_beside(wanted_bytes, beside_bytes).ok())
             .flatten();
         let mut state = self.state.lock();
         let surplus = self.put_reserve(&mut state, reserve);
