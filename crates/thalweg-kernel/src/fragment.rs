@@ -6,6 +6,8 @@
 //! - It is self-contained: two ranged reads find everything in it. Its root page is an item in the index of its order.
 //! - Header, pages and footer are sealed: bytes of another database, file or place are refused.
 
+mod found;
+
 use crate::block::EncodedBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitNo, DatabaseId, FileId, TableId};
@@ -18,6 +20,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
 use thalweg_env::{File, OpenMode};
+
+pub(crate) use found::blocks_below;
 
 const MAGIC: [u8; 8] = *b"THWFRG01";
 const FOOTER_MAGIC: [u8; 8] = *b"THWFRGFT";

@@ -4,16 +4,17 @@
 //! - Bytes are read from the files, whatever is in memory: a cached page must not hide a damaged one. Only pages that
 //!   were never written are taken as they are.
 //! - Damage ends the check of what lies below it and of nothing else; every piece of it is listed with its place. Nothing
-//!   lies below the header of a file and the footer of a fragment: reading needs neither.
+//!   lies below the header of a file and the footer of a fragment: reading needs neither. Blocks below a damaged page of a
+//!   fragment that a repair can find are checked for it.
 //! - What a crash may leave is not damage: the torn end of the log, files that nothing leads to.
 
 use crate::bases::Bases;
 use crate::block::{self, ROWS_ORDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_uses::{KnownUses, OrderUses, found_in};
-use crate::fragment::verify_ends;
+use crate::fragment::{blocks_below, verify_ends};
 use crate::ids::{CommitNo, FileId, LogPosition, TableId};
-use crate::index::{Entry, ItemName, Page, Place, Step, Tree, check_page};
+use crate::index::{Entry, ItemName, Page, Place, Step, Tree, Walk, check_page};
 use crate::kernel::Kernel;
 use crate::live::{LiveFile, same_boot};
 use crate::masks::{BlockMask, MaskList};
@@ -158,6 +159,8 @@ pub(crate) struct Check<'a> {
     /// An error that was not damage but a failed call; if there is one, not of a device that does not return the bytes.
     pub(crate) failed: Option<Error>,
     on_bytes: &'a mut dyn FnMut(u64),
+    /// Blocks below damaged pages of fragments are looked for.
+    finds_blocks: bool,
     /// The order that is checked.
     order: u32,
     /// Rows of the blocks that are hidden as a whole, of the table that is checked: by item and rank of the first one.
@@ -177,8 +180,17 @@ impl<'a> Check<'a> {
             bad_entries: Vec::new(),
             failed: None,
             on_bytes,
+            finds_blocks: false,
             order: ROWS_ORDER,
             whole_blocks: WholeBlocks::new(),
+        }
+    }
+
+    /// The same check for a repair, which keeps the blocks that it can find below damaged pages of fragments.
+    pub(crate) fn finding_blocks(self) -> Self {
+        Self {
+            finds_blocks: true,
+            ..self
         }
     }
 }
@@ -324,14 +336,20 @@ impl Check<'_> {
     fn order(&mut self, table: &TableSnapshot, order: u32, tree: &Tree) {
         self.order = order;
         let damage_before = self.report.damage.len();
-        self.tree(table, &tree.without_pending());
+        let pages = tree.without_pending();
+        let root = pages.total().map_or_else(Entry::unknown, Entry::clone);
+        self.walk(table, root, pages.walk(None, self.store));
         let Some(pending) = tree.pending() else {
             return;
         };
         for item in &pending.added {
             match item.is_block() {
                 true => self.block(table, item),
-                false => self.tree(table, &Tree::from_root(table.id, Some(item.clone()))),
+                false => {
+                    let fragment = Tree::from_root(table.id, Some(item.clone()));
+                    let walk = fragment.walk(None, self.store);
+                    self.walk(table, item.clone(), walk.below(ItemName::of(item)));
+                }
             }
         }
         // What waits for a page that is whole again is made part of the index by the next commit.
@@ -390,13 +408,12 @@ impl Check<'_> {
         }
     }
 
-    /// All that a tree leads to.
-    fn tree(&mut self, table: &TableSnapshot, tree: &Tree) {
-        let mut walk = tree.walk(None, self.store);
-        let mut opened = tree.total().map_or_else(Entry::unknown, Entry::clone);
+    /// All that a walk from a root leads to.
+    fn walk(&mut self, table: &TableSnapshot, root: Entry, mut walk: Walk<&Store>) {
+        let mut opened = root;
         loop {
-            let next = walk.next(|entry| {
-                let step = self.entry(table, entry);
+            let next = walk.next_at(|entry, place| {
+                let step = self.entry(table, entry, place);
                 if matches!(step, Step::Descend) {
                     opened = entry.clone();
                 }
@@ -416,7 +433,7 @@ impl Check<'_> {
     }
 
     /// Checks an entry on the way down: below a damaged page there is no way.
-    fn entry(&mut self, table: &TableSnapshot, entry: &Entry) -> Step {
+    fn entry(&mut self, table: &TableSnapshot, entry: &Entry, place: Option<Place>) -> Step {
         if entry.is_block() {
             return Step::Take;
         }
@@ -432,8 +449,65 @@ impl Check<'_> {
             }
             Err(error) => {
                 self.damage(table, entry, &error);
+                if let Some(place) = place.filter(|_| self.finds_blocks) {
+                    self.find_blocks(table, entry, place);
+                }
                 Step::Skip
             }
+        }
+    }
+
+    /// Checks the blocks that are found below a damaged page of a fragment.
+    fn find_blocks(&mut self, table: &TableSnapshot, page: &Entry, place: Place) {
+        let found = self.blocks_below(table, page, place);
+        let found = found.unwrap_or_else(|error| {
+            self.note_failure(&error);
+            Vec::new()
+        });
+        // Its root page may be the damaged one: that is listed.
+        let file = page.address.file;
+        if !found.is_empty() && self.seen.insert(file) {
+            self.seen_for_table.push(file);
+            self.bad_files.insert(file);
+        }
+        let rows: u64 = found.iter().map(|block| block.rows).sum();
+        if let Some(damage) = self.report.damage.last_mut().filter(|_| rows > 0) {
+            let lost = page.rows.saturating_sub(rows);
+            damage.rows = damage.rows.map(|rows| rows.min(lost));
+            damage.what = match lost {
+                0 => format!("{}; what lies below it was found", damage.what),
+                _ => format!("{}; {rows} rows below it were found", damage.what),
+            };
+        }
+        for (rank, block) in (place.rank..).zip(&found) {
+            self.block(table, block);
+            self.mask(table, block, Some(Place { rank, ..place }));
+        }
+    }
+
+    fn blocks_below(
+        &self,
+        table: &TableSnapshot,
+        page: &Entry,
+        place: Place,
+    ) -> Result<Vec<Entry>> {
+        let is_of_place = |item: &&Entry| ItemName::of(item) == place.item;
+        let root = match table.tree_of(self.order) {
+            _ if page.fragment => Some(page.clone()),
+            None => None,
+            Some(tree) => {
+                let pending = tree.pending();
+                match pending.and_then(|p| p.added.iter().find(is_of_place)) {
+                    Some(added) => Some(added.clone()),
+                    None => tree.item(place.item.key, self.store)?,
+                }
+            }
+        };
+        let masks = table.masks().filter(|_| self.order == ROWS_ORDER);
+        let is_masked = masks.is_some_and(|masks| masks.of_item(&place.item).is_some());
+        match root {
+            Some(root) => blocks_below(self.store, table.id, (&root, page), is_masked),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -532,7 +532,7 @@ fn repair_makes_a_table_whole_whose_changes_wait() {
     for (what, go_on) in GO_ON {
         for is_opened_before in [false, true] {
             let mut db = killed(go_on);
-            // Nothing but its own pages describes what lies in a fragment.
+            // Nothing but its lowest pages describes the blocks of a fragment.
             db.damage.heal_fragments(&db.sim);
             if is_opened_before {
                 // What waits is in a checkpoint then.

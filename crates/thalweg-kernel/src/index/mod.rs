@@ -36,6 +36,7 @@ pub(crate) use pending::{Pending, Waiting};
 pub use runs::ItemRun;
 pub use summaries::{Summaries, SummaryList};
 pub use tree::{Tree, WrittenPages};
+pub(crate) use walk::Heritage;
 pub use walk::{Blocks, Place, Step, Walk};
 
 use crate::ids::{CommitNo, FileId};

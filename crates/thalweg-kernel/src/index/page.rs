@@ -19,7 +19,6 @@ use std::sync::{Arc, OnceLock};
 const MAGIC: [u8; 4] = *b"TIPG";
 const VERSION: u16 = 2;
 
-/// Bytes of a page in front of its entries.
 const PAGE_HEADER_BYTES: usize = 32;
 
 /// Estimated bytes of a set of columns in front of the entries, and of each column in it.
@@ -364,6 +363,37 @@ impl Page {
             .map_err(Fault::from)
             .and_then(|()| Self::parse(table, expected, bytes))
             .map_err(|fault| fault.at(address, subject()))
+    }
+
+    /// What a page begins with.
+    pub(crate) const MAGIC: [u8; 4] = MAGIC;
+
+    /// Bytes of a page in front of its entries.
+    pub(crate) const HEADER_BYTES: usize = PAGE_HEADER_BYTES;
+
+    /// An entry that leads to the page with such a header at a place of a file, which was not checked; `None`: no page begins so.
+    pub(crate) fn leading_to((file, offset): (FileId, u64), header: &[u8]) -> Option<Entry> {
+        let mut fields = Reader::new(header.strip_prefix(&MAGIC)?);
+        // The version; then the level, and what comes before the length.
+        fields.take(2).ok()?;
+        let level = fields.u8().ok()?;
+        fields.take(9).ok()?;
+        let body_bytes = fields.u32().ok()?;
+        fields.take(8).ok()?;
+        let head_crc = fields.u32().ok()?;
+        let bytes = body_bytes.checked_add(u32::try_from(PAGE_HEADER_BYTES).ok()?)?;
+        let address = Address {
+            file,
+            offset,
+            bytes,
+            head_bytes: bytes,
+            head_crc,
+        };
+        Some(Entry {
+            level,
+            address,
+            ..Entry::unknown()
+        })
     }
 
     /// Whether the bytes are those of a page that was written there, of whatever version.

@@ -96,21 +96,22 @@ struct Cursor {
 /// Commit and ordinal that the entries of a fragment inherit from the entry that leads to it, if they were written
 /// before their commit had a number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heritage {
+pub(crate) struct Heritage {
     commit: CommitNo,
     ordinal: u32,
 }
 
 impl Heritage {
     /// The heritage of the entries below `entry`, if that has a commit of its own.
-    pub(super) fn below(entry: &Entry) -> Option<Self> {
+    pub(crate) fn below(entry: &Entry) -> Option<Self> {
         (entry.commit_max.0 > 0).then_some(Self {
             commit: entry.first_commit,
             ordinal: entry.ordinal,
         })
     }
 
-    pub(super) fn give(heritage: Option<Self>, entry: &Entry) -> Option<Entry> {
+    /// An entry with what it inherits; `None`: it has a commit of its own, or inherits nothing.
+    pub(crate) fn give(heritage: Option<Self>, entry: &Entry) -> Option<Entry> {
         let heritage = heritage.filter(|_| entry.commit_max.0 == 0)?;
         let Self { commit, ordinal } = heritage;
         let own_ordinal = ordinal.saturating_add(entry.ordinal);

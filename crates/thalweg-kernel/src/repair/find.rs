@@ -4,7 +4,7 @@
 //! damaged page has of them: counts, bytes, keys, commits and summaries. Items of a page follow each other in the order of
 //! their keys, from the page's own key on; so there is one set to be tried.
 //!
-//! Absent: the blocks below damaged pages of fragments. Nothing but these pages describes them.
+//! Blocks below damaged pages of fragments are found in the files of these: no frame of the log describes them.
 
 use crate::change::{Change, changes_of};
 use crate::commit::Edit;

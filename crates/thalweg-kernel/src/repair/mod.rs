@@ -20,6 +20,7 @@ use crate::block::ROWS_ORDER;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::Failure;
 use crate::folders::restore_folders;
+use crate::fragment::blocks_below;
 use crate::ids::{CommitNo, Epoch, FileId, LogPosition, TableId, check_countable};
 use crate::index::{Entry, ItemName, Step, Tree};
 use crate::leader::Leader;
@@ -462,7 +463,7 @@ fn check_tables(
         state: working.publish(Epoch(0)),
         pin: None,
     }));
-    let mut check = Check::new(store, on_bytes);
+    let mut check = Check::new(store, on_bytes).finding_blocks();
     for table in snapshot.tables() {
         check.table(&table)?;
     }
@@ -615,7 +616,7 @@ impl Repair {
         let mut blocks_moved = MovedBlocks::default();
         for item in items {
             let name = ItemName::of(&item);
-            if self.bad.places.contains(&place(&item)) {
+            if item.is_block() && self.bad.places.contains(&place(&item)) {
                 masks.take_item(&name);
                 continue;
             }
@@ -625,7 +626,10 @@ impl Repair {
             }
             let blocks = match item.is_block() {
                 true => vec![(item, 0)],
-                false => self.whole_blocks(table, item, &store)?,
+                false => {
+                    let is_masked = masks.of_item(&name).is_some();
+                    self.whole_blocks(table, &item, &store, is_masked)?
+                }
             };
             for (block, rank) in blocks {
                 blocks_moved.push(&block, name, rank);
@@ -663,27 +667,37 @@ impl Repair {
         self.bad.files.contains(&file) || self.bad.places.iter().any(|(bad, _)| *bad == file)
     }
 
-    /// The blocks of a fragment that are not damaged, nor below a damaged page, with their ranks.
+    /// The blocks of a fragment that are not damaged, with their ranks; those below a damaged page as far as they are found.
     fn whole_blocks(
         &self,
         table: TableId,
-        root: Entry,
+        root: &Entry,
         store: &Store,
+        is_masked: bool,
     ) -> Result<Vec<(Entry, u32)>> {
-        let name = ItemName::of(&root);
-        let walk = Tree::from_root(table, Some(root)).walk(None, store);
-        let mut walk = walk.below(name);
-        let mut blocks = Vec::new();
-        while let Some(block) = walk.next(|entry| {
-            if self.bad.places.contains(&place(entry)) {
+        let is_bad = |entry: &Entry| self.bad.places.contains(&place(entry));
+        let rank_of = |rank: u64| u32::try_from(rank).unwrap_or(u32::MAX);
+        let walk = Tree::from_root(table, Some(root.clone())).walk(None, store);
+        let mut walk = walk.below(ItemName::of(root));
+        let (mut blocks, mut bad_pages) = (Vec::new(), Vec::new());
+        while let Some(block) = walk.next_at(|entry, place| match is_bad(entry) {
+            false => Step::Descend,
+            true => {
+                let rank = place.map_or(0, |place| place.rank);
+                bad_pages.extend((!entry.is_block()).then(|| (entry.clone(), rank)));
                 Step::Skip
-            } else {
-                Step::Descend
             }
         })? {
             let rank = walk.place().map_or(0, |place| place.rank);
-            blocks.push((block, u32::try_from(rank).unwrap_or(u32::MAX)));
+            blocks.push((block, rank_of(rank)));
         }
+        for (page, first_rank) in bad_pages {
+            let found = blocks_below(store, table, (root, &page), is_masked)?;
+            let found = (first_rank..).map(rank_of).zip(found);
+            let whole = found.filter(|(_, block)| !is_bad(block));
+            blocks.extend(whole.map(|(rank, block)| (block, rank)));
+        }
+        blocks.sort_by_key(|(block, _)| block.key());
         Ok(blocks)
     }
 }
