@@ -104,6 +104,15 @@ struct State {
     is_paused: bool,
 }
 
+impl State {
+    /// Whether there is no spare, or only one that was made when frames were shorter: those of today may not fit into it, and
+    /// each commit that begins a segment would make one itself.
+    fn lacks_spare(&self, wanted_bytes: u64) -> bool {
+        let spare = self.spare.as_ref();
+        spare.is_none_or(|spare| spare.capacity_bytes < wanted_bytes)
+    }
+}
+
 /// The sizes that a new segment, and the reserve beside it, must have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
@@ -700,7 +709,7 @@ impl SegmentSupply {
     /// Whether [`SegmentSupply::refill`] has something to do.
     pub(crate) fn wants(&self) -> bool {
         let state = self.state.lock();
-        let wants_more = state.spare.is_none() || self.needs_reserve(&state);
+        let wants_more = state.lacks_spare(state.wanted_bytes) || self.needs_reserve(&state);
         !state.preparing && (state.wants_reserve || (state.wanted_bytes > 0 && wants_more))
     }
 
@@ -764,7 +773,7 @@ impl SegmentSupply {
         let held = state.reserve.as_ref();
         let new_reserve = held.is_none_or(|held| held.capacity_bytes < reserve_bytes)
             && leaves_room(reserve_bytes);
-        let no_spare = state.spare.is_none();
+        let lacks_spare = state.lacks_spare(wanted_bytes);
         // What was given back is not to be taken from those it was given to, not even while it is tried.
         if self.is_given_back() && !self.free.has(self.sizes.freeing_bytes() + reserve_bytes) {
             return;
@@ -788,14 +797,15 @@ impl SegmentSupply {
             small.iter().for_each(|spare| self.remove(&spare.path));
         }
         // A spare that fills the disk would leave nothing to writes in place meanwhile.
-        let spare = (no_spare && wanted_bytes > 0 && leaves_room(wanted_bytes))
+        let spare = (lacks_spare && wanted_bytes > 0 && leaves_room(wanted_bytes))
             .then(|| self.make_beside(wanted_bytes, beside_bytes).ok())
             .flatten();
         let mut state = self.state.lock();
         let surplus = self.put_reserve(&mut state, reserve);
-        state.spare = state.spare.take().or(spare);
+        let small = spare.and_then(|spare| state.spare.replace(spare));
         drop(state);
-        surplus.iter().for_each(|spare| self.remove(&spare.path));
+        let unused = surplus.iter().chain(&small);
+        unused.for_each(|spare| self.remove(&spare.path));
         drop(preparing);
     }
 

@@ -81,6 +81,31 @@ fn what_frees_no_space_gets_a_segment_only_after_there_is_another_reserve() {
     assert!(taken.is_reserve);
 }
 
+/// Else each commit that begins a segment would write all its zeros first.
+#[test]
+fn a_spare_that_frames_have_outgrown_is_replaced() {
+    let sim = SimEnv::new(6);
+    let supply = on_a_full_disk(&sim);
+    sim.set_quota(None);
+    supply.take(rows(0)).map_err(Failure::error).unwrap();
+    supply.refill();
+    assert_eq!(names(&sim, "spare"), 2, "the reserve and a spare");
+    let long = Wanted {
+        frame_bytes: 150_000,
+        ..rows(segment::FIRST_SEGMENT_BYTES)
+    };
+    let made = supply.take(long).map_err(Failure::error).unwrap();
+    assert!(made.capacity_bytes < 256 << 10);
+    assert!(supply.wants());
+    supply.refill();
+    assert_eq!(names(&sim, "spare"), 2, "the small one is gone");
+    let calls = sim.calls();
+    let taken = supply.take(long).map_err(Failure::error).unwrap();
+    assert_eq!(taken.capacity_bytes, 256 << 10);
+    assert_eq!(names(&sim, "spare"), 1);
+    assert!(sim.calls() - calls < 8, "nothing is written but the name");
+}
+
 #[test]
 fn only_a_leftover_that_is_all_zeros_is_used() {
     for (byte, is_used) in [(0, true), (1, false)] {
