@@ -1,7 +1,8 @@
 //! Functions of DataFusion that are called with care.
 //!
 //! Invariant: they are DataFusion's own in everything but the moment of the call: names, types and what is known of them
-//! while planning. But `date_bin` and `date_trunc` of times are computed by [`super::time_groups`], the first in the type of the times.
+//! while planning. But `date_bin` and `date_trunc` of times are computed by [`super::time_groups`], the first in the type of the times;
+//! and `to_char` takes times with a zone in their unit.
 
 use super::applied;
 use super::bounded::Size;
@@ -64,12 +65,23 @@ impl Guard {
     /// Returns the signature: types that may stay as they are, and otherwise those of DataFusion.
     fn signature(self, base: &ScalarUDF) -> Signature {
         let mut signature = base.signature().clone();
-        if self == Self::Time(TimeGrouping::Bin)
+        if matches!(self, Self::Time(TimeGrouping::Bin) | Self::Patterns)
             && let TypeSignature::OneOf(forms) = &mut signature.type_signature
         {
             forms.insert(0, TypeSignature::UserDefined);
         }
         signature
+    }
+}
+
+/// The types of a time with a zone and of its pattern: DataFusion has forms for every unit, but makes nanoseconds of all that have
+/// a zone, which hold the years 1677 to 2262 only.
+fn zoned_as_given(types: &[DataType]) -> Option<Vec<DataType>> {
+    match types {
+        [time @ DataType::Timestamp(_, Some(_)), pattern] if pattern.is_string() => {
+            Some(vec![time.clone(), DataType::Utf8])
+        }
+        _ => None,
     }
 }
 
@@ -156,6 +168,7 @@ impl ScalarUDFImpl for Guarded {
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         let as_given = match self.guard {
             Guard::Time(grouping) => grouping.types_as_given(arg_types),
+            Guard::Patterns => zoned_as_given(arg_types),
             _ => None,
         };
         as_given.map_or_else(|| self.base.coerce_types(arg_types), Ok)
