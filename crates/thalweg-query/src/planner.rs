@@ -10,6 +10,7 @@ use crate::error::{query, to_datafusion};
 use crate::functions::{
     bucket_origin, coalesced, described, epoch, floats, fractions, guarded, list_sum, mode, octets,
     ordered_values, quantile, signed, simplified, time_patterns, time_zones, total, try_times,
+    whole_units,
 };
 use crate::meaning::correlated::nesting;
 use crate::meaning::with_both_zeros;
@@ -250,6 +251,7 @@ fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     functions.extend(time_zones::functions());
     functions.push(bucket_origin::function());
     functions.push(time_patterns::function());
+    functions.push(whole_units::function());
     functions.push(fractions::function());
     functions.extend(described::functions());
     functions.push(try_times::function());

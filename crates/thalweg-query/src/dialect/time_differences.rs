@@ -78,9 +78,6 @@ pub(super) fn date_sub(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
             "\"{written}\" is no unit of date_sub: write week, day, hour, minute or second"
         )));
     };
-    let ns = |place: &str| {
-        format!("arrow_cast(arrow_cast({place}, 'Timestamp(Nanosecond, None)'), 'Int64')")
-    };
-    let template = format!("({} - {}) / {}", ns("a2"), ns("a1"), step_ns * weeks);
+    let template = format!("whole_units(a1, a2, {})", step_ns * weeks);
     filled(&template, &[from, to])
 }

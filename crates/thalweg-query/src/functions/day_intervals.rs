@@ -1,17 +1,16 @@
 //! Durations as intervals of days and a time of day.
 
 use super::applied;
+use crate::error::{query, to_datafusion};
 use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, DurationNanosecondType, IntervalMonthDayNano, IntervalUnit, TimeUnit,
-};
-use datafusion::common::{Result, internal_err};
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, IntervalUnit};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
-use thalweg_table::time_units::DAY_NS;
+use thalweg_table::time_units::{DAY_NS, unit_ns};
 
 /// The interval that a duration is.
 pub(crate) fn in_days(duration: Expr) -> Expr {
@@ -48,14 +47,22 @@ impl ScalarUDFImpl for InDays {
             let [durations] = arrays else {
                 return internal_err!("{} takes one argument", self.name());
             };
-            let durations = cast(durations, &DataType::Duration(TimeUnit::Nanosecond))?;
-            let durations = durations.as_primitive::<DurationNanosecondType>();
-            // 2^63 nanoseconds are 106,752 days.
-            let in_days = |ns: i64| {
-                let days = i32::try_from(ns / DAY_NS).unwrap_or_default();
-                IntervalMonthDayNano::new(0, days, ns % DAY_NS)
+            let DataType::Duration(unit) = durations.data_type() else {
+                return internal_err!("{} takes a duration", self.name());
             };
-            let intervals: IntervalMonthDayNanoArray = durations.unary(in_days);
+            // In their own unit: nanoseconds hold no more than 292 years.
+            let step_ns = unit_ns(*unit);
+            let day = DAY_NS / step_ns;
+            let in_days = |steps: i64| {
+                let days = i32::try_from(steps / day).map_err(|_| {
+                    to_datafusion(query("a difference of times is too long for an interval"))
+                })?;
+                let ns = steps % day * step_ns;
+                Ok::<_, DataFusionError>(IntervalMonthDayNano::new(0, days, ns))
+            };
+            let steps = cast(durations, &DataType::Int64)?;
+            let steps = steps.as_primitive::<Int64Type>();
+            let intervals: IntervalMonthDayNanoArray = steps.try_unary(in_days)?;
             Ok(Arc::new(intervals) as ArrayRef)
         })
     }

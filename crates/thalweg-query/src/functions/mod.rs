@@ -33,6 +33,7 @@ pub(crate) mod times_of_day;
 pub(crate) mod total;
 pub(crate) mod try_times;
 pub(crate) mod unchanged;
+pub(crate) mod whole_units;
 pub(crate) mod within_floats;
 
 use arrow::array::ArrayRef;
