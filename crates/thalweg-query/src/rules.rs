@@ -18,6 +18,7 @@ use crate::meaning::decimals::DecimalsBesideFloats;
 use crate::meaning::empty_subqueries::EmptySubqueries;
 use crate::meaning::keys_below::GroupingKeys;
 use crate::meaning::lengths::WindowsByLength;
+use crate::meaning::one_unit::TimesInOneUnit;
 use crate::meaning::time_orders::{goes_by_order, wants_rows_in_time};
 use crate::meaning::window_keys::WindowKeys;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
@@ -154,6 +155,7 @@ impl Rules {
             Arc::new(DatesBesideNumbers),
             Arc::new(EmptySubqueries),
             Arc::new(DatesAsTimes),
+            Arc::new(TimesInOneUnit),
             Arc::new(CountedSets),
             Arc::new(WindowsByLength),
             Arc::new(DecimalsBesideFloats),
@@ -184,6 +186,7 @@ impl Rules {
                 Arc::new(GroupingKeys),
                 Arc::new(DatesBesideNumbers),
                 Arc::new(DatesAsTimes),
+                Arc::new(TimesInOneUnit),
                 Arc::new(DecimalsBesideFloats),
                 Arc::new(ResolveGroupingFunction::new()),
                 Arc::new(TypeCoercion::new()),

@@ -8,9 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{
-    Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction,
-};
+use datafusion::logical_expr::expr::{Between, BinaryExpr, InSubquery, ScalarFunction};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Subquery, Union, lit,
@@ -19,7 +17,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::utils::NamePreserver;
 use std::sync::Arc;
 
-use super::nodes::{holds, recomputed};
+use super::nodes::{holds, of_case, of_list, recomputed};
 use super::time_unit::compares;
 
 const MAX_DIGITS: i16 = 38;
@@ -162,24 +160,13 @@ fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 _ => unreachable!("three parts stay three"),
             }
         }),
-        Expr::InList(InList {
-            expr,
-            mut list,
-            negated,
-        }) => {
-            list.push(*expr);
-            agreeing(list, schema).update_data(|mut list| {
-                let expr = list.pop().map(Box::new);
-                let expr = expr.unwrap_or_else(|| unreachable!("what is looked for stays"));
-                Expr::InList(InList {
-                    expr,
-                    list,
-                    negated,
-                })
-            })
-        }
+        Expr::InList(list) => of_list(list, |values| agreeing(values, schema)),
         Expr::InSubquery(found) => in_subquery(found, schema)?,
-        Expr::Case(case) => of_case(case, schema),
+        Expr::Case(case) => of_case(
+            case,
+            |values| agreeing(values, schema),
+            |values| agreeing(values, schema),
+        ),
         Expr::ScalarFunction(call) => in_call(call, schema),
         other => Transformed::no(other),
     })
@@ -203,41 +190,6 @@ fn in_subquery(mut found: InSubquery, schema: &DFSchema) -> Result<Transformed<E
         return Ok(Transformed::no(Expr::InSubquery(found)));
     }
     Ok(Transformed::yes(Expr::InSubquery(found)))
-}
-
-fn of_case(case: Case, schema: &DFSchema) -> Transformed<Expr> {
-    let Case {
-        expr,
-        when_then_expr,
-        else_expr,
-    } = case;
-    let (mut whens, mut thens): (Vec<Expr>, Vec<Expr>) = when_then_expr
-        .into_iter()
-        .map(|(when, then)| (*when, *then))
-        .unzip();
-    let has_else = else_expr.is_some();
-    thens.extend(else_expr.map(|expr| *expr));
-    let thens = agreeing(thens, schema);
-    let is_compared = expr.is_some();
-    whens.extend(expr.map(|expr| *expr));
-    let whens = if is_compared {
-        agreeing(whens, schema)
-    } else {
-        Transformed::no(whens)
-    };
-    let transformed = thens.transformed || whens.transformed;
-    let (mut thens, mut whens) = (thens.data, whens.data);
-    let expr = if is_compared { whens.pop() } else { None };
-    let else_expr = if has_else { thens.pop() } else { None };
-    let pairs = whens.into_iter().zip(thens);
-    let case = Expr::Case(Case {
-        expr: expr.map(Box::new),
-        when_then_expr: pairs
-            .map(|(when, then)| (Box::new(when), Box::new(then)))
-            .collect(),
-        else_expr: else_expr.map(Box::new),
-    });
-    Transformed::new_transformed(case, transformed)
 }
 
 fn in_call(call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {

@@ -27,6 +27,7 @@ mod naive_time;
 mod narrower;
 mod nodes;
 mod one_row_joins;
+pub(crate) mod one_unit;
 mod parts;
 mod sides;
 mod simplifications;

@@ -1,11 +1,12 @@
-//! Helpers of the analyzer rules: whether a plan has values of some types, rewriting the expressions of all its nodes, and the columns
-//! of a node.
+//! Helpers of the analyzer rules: whether a plan has values of some types, rewriting the expressions of all its nodes, those of one type
+//! in a CASE or a list, and the columns of a node.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, Union};
+use datafusion::logical_expr::{Case, Expr, LogicalPlan, Union};
 use datafusion::optimizer::utils::NamePreserver;
 
 /// Whether an expression is a subquery.
@@ -104,6 +105,69 @@ pub(super) fn recomputed(node: LogicalPlan) -> Result<LogicalPlan> {
         true => node,
         false => LogicalPlan::Union(again),
     })
+}
+
+/// The list with its values made to agree: `agreeing` gets them with what is looked for behind them.
+pub(super) fn of_list(
+    list: InList,
+    agreeing: impl Fn(Vec<Expr>) -> Transformed<Vec<Expr>>,
+) -> Transformed<Expr> {
+    let InList {
+        expr,
+        mut list,
+        negated,
+    } = list;
+    list.push(*expr);
+    agreeing(list).update_data(|mut list| {
+        let expr = list.pop().map(Box::new);
+        let expr = expr.unwrap_or_else(|| unreachable!("what is looked for stays"));
+        Expr::InList(InList {
+            expr,
+            list,
+            negated,
+        })
+    })
+}
+
+/// The CASE with its values made to agree: `agreeing_whens` gets those that are compared, with what they are compared
+/// with behind them, and `agreeing_thens` the results.
+pub(super) fn of_case(
+    case: Case,
+    agreeing_whens: impl Fn(Vec<Expr>) -> Transformed<Vec<Expr>>,
+    agreeing_thens: impl Fn(Vec<Expr>) -> Transformed<Vec<Expr>>,
+) -> Transformed<Expr> {
+    let Case {
+        expr,
+        when_then_expr,
+        else_expr,
+    } = case;
+    let (mut whens, mut thens): (Vec<Expr>, Vec<Expr>) = when_then_expr
+        .into_iter()
+        .map(|(when, then)| (*when, *then))
+        .unzip();
+    let has_else = else_expr.is_some();
+    thens.extend(else_expr.map(|expr| *expr));
+    let thens = agreeing_thens(thens);
+    let is_compared = expr.is_some();
+    whens.extend(expr.map(|expr| *expr));
+    let whens = if is_compared {
+        agreeing_whens(whens)
+    } else {
+        Transformed::no(whens)
+    };
+    let transformed = thens.transformed || whens.transformed;
+    let (mut thens, mut whens) = (thens.data, whens.data);
+    let expr = if is_compared { whens.pop() } else { None };
+    let else_expr = if has_else { thens.pop() } else { None };
+    let pairs = whens.into_iter().zip(thens);
+    let case = Expr::Case(Case {
+        expr: expr.map(Box::new),
+        when_then_expr: pairs
+            .map(|(when, then)| (Box::new(when), Box::new(then)))
+            .collect(),
+        else_expr: else_expr.map(Box::new),
+    });
+    Transformed::new_transformed(case, transformed)
 }
 
 /// All columns of a node.

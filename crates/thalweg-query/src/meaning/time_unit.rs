@@ -306,13 +306,7 @@ impl Times {
     }
 
     fn null(&self) -> Expr {
-        let zone = self.zone.clone();
-        lit(match self.unit {
-            TimeUnit::Second => ScalarValue::TimestampSecond(None, zone),
-            TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(None, zone),
-            TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(None, zone),
-            TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(None, zone),
-        })
+        lit(time(None, self.unit, self.zone.clone()))
     }
 
     fn step_ns(&self) -> i128 {
@@ -325,14 +319,8 @@ impl Times {
 
     /// The last step up to an instant.
     fn step(&self, ns: i128) -> Option<Expr> {
-        let step = Some(i64::try_from(ns.div_euclid(self.step_ns())).ok()?);
-        let zone = self.zone.clone();
-        Some(lit(match self.unit {
-            TimeUnit::Second => ScalarValue::TimestampSecond(step, zone),
-            TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(step, zone),
-            TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(step, zone),
-            TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(step, zone),
-        }))
+        let step = i64::try_from(ns.div_euclid(self.step_ns())).ok()?;
+        Some(lit(time(Some(step), self.unit, self.zone.clone())))
     }
 
     /// The comparison with an instant.
@@ -354,6 +342,16 @@ impl Times {
             O::IsNotDistinctFrom => lit(false),
             _ => return None,
         })
+    }
+}
+
+/// The time at a step of `unit`, or NULL.
+pub(super) fn time(step: Option<i64>, unit: TimeUnit, zone: Option<Arc<str>>) -> ScalarValue {
+    match unit {
+        TimeUnit::Second => ScalarValue::TimestampSecond(step, zone),
+        TimeUnit::Millisecond => ScalarValue::TimestampMillisecond(step, zone),
+        TimeUnit::Microsecond => ScalarValue::TimestampMicrosecond(step, zone),
+        TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(step, zone),
     }
 }
 
@@ -396,7 +394,7 @@ fn recast(expr: Expr, unit: TimeUnit, schema: &DFSchema) -> Result<Expr> {
 }
 
 /// Whether this is a text, a date or a time, or casts of one.
-fn is_constant(expr: &Expr) -> bool {
+pub(super) fn is_constant(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(..) => true,
         Expr::Cast(Cast { expr, .. }) => is_constant(expr),
@@ -404,7 +402,7 @@ fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-fn is_null(expr: &Expr) -> bool {
+pub(super) fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(value, _) => value.is_null(),
         Expr::Cast(Cast { expr, .. }) => is_null(expr),
@@ -412,11 +410,8 @@ fn is_null(expr: &Expr) -> bool {
     }
 }
 
-/// The instant that a constant stands for, or an expression of constants.
-fn worked_out_ns(expr: &Expr) -> Option<i128> {
-    if is_constant(expr) {
-        return instant_ns(expr);
-    }
+/// Whether a value may differ between rows, or between executions of a plan.
+pub(super) fn is_open(expr: &Expr) -> bool {
     let is_open = |part: &Expr| {
         Ok(matches!(
             part,
@@ -428,7 +423,15 @@ fn worked_out_ns(expr: &Expr) -> Option<i128> {
         ) || part.is_volatile_node()
             || is_subquery(part))
     };
-    if expr.exists(is_open).unwrap_or(true) {
+    expr.exists(is_open).unwrap_or(true)
+}
+
+/// The instant that a constant stands for, or an expression of constants.
+pub(super) fn worked_out_ns(expr: &Expr) -> Option<i128> {
+    if is_constant(expr) {
+        return instant_ns(expr);
+    }
+    if is_open(expr) {
         return None;
     }
     // What fails, and what depends on the moment, as now(), is left to the statement when it runs.
