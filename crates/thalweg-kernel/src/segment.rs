@@ -25,6 +25,9 @@ pub(crate) const FIRST_SEGMENT_BYTES: u64 = 64 << 10;
 /// How much is filled by one write. Linux caches what one write brings as one folio, and ext4 walks all blocks of a folio
 /// at each later write into it: after fills of 1 MiB the write of a row takes 1.8 us, after these 0.8 us.
 const ZERO_FILL_BYTES: usize = 64 << 10;
+/// How much of a spare is filled before it is synced. Commits meanwhile wait for what one sync writes: with one sync for 64 MiB some of
+/// 10,000 rows took 35 to 50 ms, and the slowest one in a hundred took 9 ms; with these it takes 3 ms.
+const SYNCED_FILL_BYTES: u64 = 1 << 20;
 const COMPARE_BYTES: usize = 64 << 10;
 const SPARE_SUFFIX: &str = ".spare";
 
@@ -204,7 +207,13 @@ pub(crate) fn make_spare(
             file.allocate(0, capacity_bytes + beside_bytes)?;
             file.set_len(0)?;
         }
-        fill_with_zeros(file, 0..capacity_bytes)?;
+        let mut at = 0;
+        while capacity_bytes - at > SYNCED_FILL_BYTES {
+            fill_with_zeros(file, at..at + SYNCED_FILL_BYTES)?;
+            at += SYNCED_FILL_BYTES;
+            file.sync_data()?;
+        }
+        fill_with_zeros(file, at..capacity_bytes)?;
         file.sync_all()
     })?;
     Ok(Spare {

@@ -16,7 +16,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::expr::{Between, BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, lit,
@@ -70,8 +70,12 @@ impl AnalyzerRule for TimesInOneUnit {
 fn is_needed(plan: &LogicalPlan) -> Result<bool> {
     let combines = |expr: &Expr| {
         Ok(match expr {
-            Expr::BinaryExpr(BinaryExpr { op, .. }) => *op == Operator::Minus,
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                *op == Operator::Minus
+                    || (is_comparison(*op) && !is_constant(left) && !is_constant(right))
+            }
             Expr::InList(_) | Expr::Case(_) => true,
+            Expr::Between(Between { low, high, .. }) => !is_constant(low) || !is_constant(high),
             Expr::ScalarFunction(call) => CALLS.contains(&call.func.name()),
             _ => false,
         })
@@ -125,6 +129,14 @@ fn is_coarse(data_type: &DataType) -> bool {
 fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if is_comparison(op) && !is_constant(&left) && !is_constant(&right) =>
+        {
+            of_two(*left, op, *right, schema)
+        }
+        Expr::Between(between) if !is_constant(&between.low) || !is_constant(&between.high) => {
+            of_between(between, schema)
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(op, Operator::Plus | Operator::Minus) =>
         {
             // A time below, which has fewer digits now, may need them for what is added to it.
@@ -135,13 +147,7 @@ fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 let sum = Expr::BinaryExpr(BinaryExpr { left, op, right });
                 return Ok(Transformed::no(sum));
             }
-            agreeing(vec![*left, *right], schema, false).update_data(|sides| {
-                let mut sides = sides.into_iter().map(Box::new);
-                match (sides.next(), sides.next()) {
-                    (Some(left), Some(right)) => Expr::BinaryExpr(BinaryExpr { left, op, right }),
-                    _ => unreachable!("two sides stay two"),
-                }
-            })
+            of_two(*left, op, *right, schema)
         }
         Expr::InList(list) => of_list(list, |values| compared(values, schema)),
         Expr::Case(case) => of_case(
@@ -156,6 +162,45 @@ fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 .update_data(|args| Expr::ScalarFunction(ScalarFunction { func, args }))
         }
         other => Transformed::no(other),
+    })
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(
+        op,
+        Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
+    )
+}
+
+fn of_two(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    agreeing(vec![left, right], schema, false).update_data(|sides| {
+        let mut sides = sides.into_iter().map(Box::new);
+        match (sides.next(), sides.next()) {
+            (Some(left), Some(right)) => Expr::BinaryExpr(BinaryExpr { left, op, right }),
+            _ => unreachable!("two sides stay two"),
+        }
+    })
+}
+
+fn of_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
+    let Between {
+        expr,
+        negated,
+        low,
+        high,
+    } = between;
+    agreeing(vec![*expr, *low, *high], schema, true).update_data(|values| {
+        let mut values = values.into_iter().map(Box::new);
+        match (values.next(), values.next(), values.next()) {
+            (Some(expr), Some(low), Some(high)) => Expr::Between(Between {
+                expr,
+                negated,
+                low,
+                high,
+            }),
+            _ => unreachable!("three values stay three"),
+        }
     })
 }
 
