@@ -1,7 +1,7 @@
 //! The statement that creates a table like an existing one.
 
 use std::fmt::Write;
-use thalweg::{TableDefinition, TableView, sql_type_name};
+use thalweg::{TableView, sql_type_name};
 
 /// `CREATE TABLE ...` with all that SQL can express of a table.
 pub(crate) fn create_statement(table: &TableView) -> String {
@@ -18,8 +18,8 @@ pub(crate) fn create_statement(table: &TableView) -> String {
             sql_type_name(&column.data_type)
         );
     }
-    let options: Vec<String> = options(definition)
-        .iter()
+    let options = definition.options();
+    let options: Vec<String> = { options.iter() }
         .map(|(name, value)| format!("{name} = '{}'", value.replace('\'', "''")))
         .collect();
     format!(
@@ -27,12 +27,6 @@ pub(crate) fn create_statement(table: &TableView) -> String {
         quoted(table.name()),
         options.join(", ")
     )
-}
-
-fn options(definition: &TableDefinition) -> Vec<(&'static str, String)> {
-    let mut options = vec![("layout", definition.layout().name().to_owned())];
-    options.extend(definition.layout_options());
-    options
 }
 
 /// A name in the spelling that SQL reads back: quoted if it has to be.

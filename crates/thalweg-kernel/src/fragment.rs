@@ -444,21 +444,7 @@ fn verified_footer(database: DatabaseId, id: FileId, offset: u64, bytes: &[u8]) 
 /// # Errors
 /// `Corruption` when either fails its checks or the file is missing, `Unsupported` when another version of Thalweg wrote it.
 pub fn open_fragment(store: &Store, id: FileId, table: TableId, order: u32) -> Result<Entry> {
-    let name = fragment_name(id);
-    let subject = format!("the fragment of table {}", table.0);
-    let damaged = |what: &'static str| Fault::from(what).at(name.display(), &subject);
-    let file = store.file(id)?;
-    let file_bytes = file.len_bytes().map_err(|error| {
-        Error::io(
-            format_args!("reading the length of {}", name.display()),
-            error,
-        )
-    })?;
-    let offset = file_bytes.checked_sub(FRAGMENT_FOOTER_BYTES as u64);
-    let offset = offset.ok_or_else(|| damaged("it ends too early"))?;
-    let footer = store.read(id, offset, FRAGMENT_FOOTER_BYTES)?;
-    let footer = Footer::parse(store.database(), id, (table, order), offset, &footer)
-        .map_err(|fault| fault.at(name.display(), &subject))?;
+    let footer = read_footer(store, id, table, order)?;
     let leads = Entry {
         level: footer.root_level,
         address: footer.root,
@@ -468,11 +454,28 @@ pub fn open_fragment(store: &Store, id: FileId, table: TableId, order: u32) -> R
     if (root.rows, root.blocks, root.block_bytes)
         != (footer.rows, footer.blocks, footer.block_bytes)
     {
-        return Err(damaged(
-            "its footer and its root page contradict each other",
-        ));
+        let what = "its footer and its root page contradict each other";
+        return Err(Fault::from(what).at(fragment_name(id).display(), subject_of(table)));
     }
     Ok(root)
+}
+
+fn subject_of(table: TableId) -> String {
+    format!("the fragment of table {}", table.0)
+}
+
+/// Reads and verifies the footer of a fragment.
+fn read_footer(store: &Store, id: FileId, table: TableId, order: u32) -> Result<Footer> {
+    let name = fragment_name(id);
+    let damaged = |fault: Fault| fault.at(name.display(), subject_of(table));
+    let file_bytes = store.file(id)?.len_bytes().map_err(|error| {
+        let doing = format_args!("reading the length of {}", name.display());
+        Error::io(doing, error)
+    })?;
+    let offset = file_bytes.checked_sub(FRAGMENT_FOOTER_BYTES as u64);
+    let offset = offset.ok_or_else(|| damaged("it ends too early".into()))?;
+    let footer = store.read(id, offset, FRAGMENT_FOOTER_BYTES)?;
+    Footer::parse(store.database(), id, (table, order), offset, &footer).map_err(damaged)
 }
 
 /// Checks header, footer and root page of a fragment. `root` is its entry.

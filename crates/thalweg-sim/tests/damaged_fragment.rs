@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use thalweg_env::sim::{CrashChoice, SimEnv};
-use thalweg_kernel::Options;
 use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::limit_page_entries;
 use thalweg_kernel::paths::fragment_name;
 use thalweg_kernel::repair::{RepairReport, repair};
+use thalweg_kernel::{Durability, Options};
 use thalweg_sim::masks::{hide, mask};
 use thalweg_sim::oracle::rows_of;
 use thalweg_sim::toy::{Row, Toy};
@@ -235,5 +235,74 @@ fn a_damaged_stretch_of_a_file_costs_the_blocks_of_its_lowest_pages() {
                 "{what} from {from}: {report:?}"
             );
         }
+    }
+}
+
+/// Copies of a database that go on apart give one id to different files.
+#[test]
+fn the_file_of_another_copy_gives_no_rows() {
+    limit_page_entries(4);
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let sim = SimEnv::new(6);
+    let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+    let table = toy.create("t").unwrap();
+    toy.append(table, &[(5_000, 1)], Durability::Disk).unwrap();
+    toy.kernel.close().unwrap();
+    let written = [0_i64, 1].map(|shift| {
+        let copy = sim.crash_image(&CrashChoice::KeepAll);
+        let toy = Toy::open(&copy.env(), "/db", &options, 64).unwrap();
+        let rows: Vec<Row> = (0..120).map(|key| (key / 2 + shift, key)).collect();
+        toy.append_fragment(table, &rows, BLOCK_ROWS).unwrap();
+        let state = toy.kernel.snapshot().unwrap().table(table).unwrap();
+        let root = state.tree.total().unwrap().clone();
+        let mut fragment = None;
+        let mut walk = state.tree.walk(None, toy.kernel.store());
+        while let Some(entry) = walk
+            .next(|entry| match entry.fragment {
+                true => Step::Take,
+                false => Step::Descend,
+            })
+            .unwrap()
+        {
+            fragment = Some(entry).filter(|entry| entry.fragment).or(fragment);
+        }
+        toy.kernel.close().unwrap();
+        assert_eq!(root.rows, 120);
+        (copy, fragment.unwrap())
+    });
+    let [(own, root), (other, other_root)] = written;
+    assert_eq!(root.address.file, other_root.address.file);
+    let path = Path::new("/db").join(fragment_name(root.address.file));
+    let foreign = other.read_file(&path).unwrap();
+    let of_root = usize::try_from(other_root.address.offset).unwrap() + 40;
+    for damaged in [vec![], vec![of_root], vec![of_root, foreign.len() - 20]] {
+        let mut bytes = foreign.clone();
+        for at in &damaged {
+            bytes[*at] ^= 1;
+        }
+        let sim = own.crash_image(&CrashChoice::KeepAll);
+        sim.write_file(&path, &bytes).unwrap();
+        let report = repair(&sim.env(), Path::new("/db"), &options, &mut |_| {}).unwrap();
+        assert_eq!(given_up(&report), 120, "{damaged:?}: {report:?}");
+        let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+        assert_eq!(toy.rows(table).unwrap(), [(5_000, 1)], "{damaged:?}");
+    }
+    // With its own file, whose footer or root page is damaged, nothing is lost.
+    let bytes = own.read_file(&path).unwrap();
+    let of_root = usize::try_from(root.address.offset).unwrap() + 40;
+    for damaged in [vec![of_root], vec![of_root, bytes.len() - 20]] {
+        let mut bytes = bytes.clone();
+        for at in &damaged {
+            bytes[*at] ^= 1;
+        }
+        let sim = own.crash_image(&CrashChoice::KeepAll);
+        sim.write_file(&path, &bytes).unwrap();
+        let report = repair(&sim.env(), Path::new("/db"), &options, &mut |_| {}).unwrap();
+        assert_eq!(given_up(&report), 0, "{damaged:?}: {report:?}");
+        let toy = Toy::open(&sim.env(), "/db", &options, 64).unwrap();
+        assert_eq!(toy.rows(table).unwrap().len(), 121, "{damaged:?}");
     }
 }

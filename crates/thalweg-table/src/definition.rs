@@ -122,6 +122,25 @@ impl TableDefinition {
         self.arrangement.options(&self.columns)
     }
 
+    /// The names and values of all options that a table like this is created with, those of its layout included; defaults may be
+    /// left out.
+    pub fn options(&self) -> Vec<(&'static str, String)> {
+        let mut options = vec![("layout", self.layout().name().to_owned())];
+        options.extend(self.layout_options());
+        let named = |id: &u32| { self.position(*id) }.map(|at| &*self.columns()[at].name);
+        let summaries = match &self.summaries {
+            Summaries::Auto => None,
+            Summaries::All => Some("all".to_owned()),
+            Summaries::None => Some("none".to_owned()),
+            Summaries::Columns(ids) => {
+                let names: Vec<&str> = ids.iter().filter_map(named).collect();
+                Some(names.join(", "))
+            }
+        };
+        options.extend(summaries.map(|summaries| ("summaries", summaries)));
+        options
+    }
+
     /// The column whose values are the order keys, if there is one: rows come in its order.
     pub fn order_column(&self) -> Option<&Column> {
         self.order_position()

@@ -32,7 +32,7 @@ SELECT count(*) AS n FROM cpu
 #[test]
 fn the_printed_schema_makes_the_same_table() {
     let place = Place::new();
-    place.sql("CREATE TABLE \"My Table\" (ts TIMESTAMP, \"Größe\" DOUBLE, n BIGINT) WITH (layout = 'stream', time = 'ts')");
+    place.sql("CREATE TABLE \"My Table\" (ts TIMESTAMP, \"Größe\" DOUBLE, n BIGINT) WITH (layout = 'stream', time = 'ts', summaries = 'n')");
     let schema = place.run_with(["db"], ".schema\n").ok();
     let other = Place::new();
     other.run_with(["db"], &schema).ok();

@@ -2,14 +2,16 @@
 //!
 //! Invariants
 //! - A page that is whole at its place of a fragment's file is part of its index: the file was written once, its id is never used
-//!   again, and the page is sealed. So what is found needs no proof that it adds up.
+//!   again, and the page is sealed. So what is found below a page that the file's own pages lead to needs no proof.
+//! - But copies of a database that go on apart may give one id to two files. Where the root page is damaged, the file is only
+//!   taken for the one that the index means if its footer names that page, or if what is found adds up.
 //! - The pages below a page lie before it in the file; of the pages before it, those that are not below it have smaller keys.
 //! - Nothing describes the blocks of a damaged page of level 1.
 
-use super::FRAGMENT_HEADER_BYTES;
+use super::{FRAGMENT_HEADER_BYTES, read_footer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{FileId, TableId};
-use crate::index::{Entry, Heritage, Page};
+use crate::ids::{FileId, ROWS_ORDER, TableId};
+use crate::index::{Entry, Heritage, Page, unequal_totals};
 use crate::store::Store;
 
 /// How much of the file is looked through at once for the next page, where one is damaged.
@@ -26,6 +28,9 @@ pub(crate) fn blocks_below(
     (root, page): (&Entry, &Entry),
     needs_ranks: bool,
 ) -> Result<Vec<Entry>> {
+    if page.level < 2 {
+        return Ok(Vec::new());
+    }
     let heritage = Heritage::below(root);
     let inherit = |entry: &Entry| Heritage::give(heritage, entry).unwrap_or_else(|| entry.clone());
     let mut blocks: Vec<Entry> = Vec::new();
@@ -40,10 +45,26 @@ pub(crate) fn blocks_below(
         // The file is missing, or was cut: what was found counts.
         _ => {}
     }
-    if needs_ranks && blocks.len() as u64 != page.blocks {
+    let adds_up = || {
+        let total = Entry::of_page(page.level, &blocks);
+        total.is_some_and(|total| unequal_totals(page, &total).is_none())
+    };
+    let is_complete = blocks.len() as u64 == page.blocks;
+    let is_of_index = !page.fragment || is_named_by_footer(store, table, page)? || adds_up();
+    if !is_of_index || (needs_ranks && !is_complete) {
         blocks.clear();
     }
     Ok(blocks)
+}
+
+/// Whether the footer of the file of a root page is whole and names that page.
+fn is_named_by_footer(store: &Store, table: TableId, root: &Entry) -> Result<bool> {
+    let footer = read_footer(store, root.address.file, table, ROWS_ORDER);
+    match footer {
+        Ok(footer) => Ok(footer.root == root.address),
+        Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Calls `note` with each whole page of the file between the blocks and `page`.

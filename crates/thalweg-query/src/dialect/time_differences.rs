@@ -53,8 +53,18 @@ pub(super) fn date_diff(unit: &Expr, from: &Expr, to: &Expr) -> Result<Expr> {
             "\"{written}\" is no unit of date_diff: write year, quarter, month, week, day, hour, minute or second"
         )));
     };
+    if *unit == "day" {
+        // Dates of each time's own clock: its midnights are no whole days apart where the clock was changed between them.
+        let days = |place: &str| {
+            format!(
+                "arrow_cast(arrow_cast(CAST(date_trunc('day', {place}) AS DATE), 'Int32'), 'Int64')"
+            )
+        };
+        let template = format!("({} - {}) / {weeks}", days("a2"), days("a1"));
+        return filled(&template, &[from, to]);
+    }
     // No unit is finer, and microseconds reach further than nanoseconds.
-    let step_us = step_ns / 1_000 * weeks;
+    let step_us = step_ns / 1_000;
     let us = |place: &str| {
         format!(
             "arrow_cast(arrow_cast(date_trunc('{unit}', {place}), 'Timestamp(Microsecond, None)'), 'Int64')"

@@ -9,6 +9,7 @@ mod carried_values;
 pub(crate) mod cases;
 pub(crate) mod casts;
 mod computed_floats;
+mod computed_lists;
 pub(crate) mod correlated;
 pub(crate) mod counted_sets;
 pub(crate) mod dates;
@@ -117,6 +118,7 @@ fn rewrite_exprs(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     casts::of_call(expr, schema)?
+        .transform_data(|expr| computed_lists::apart(expr, schema))?
         .transform_data(|expr| Ok(sides::constant_right(expr)))?
         .transform_data(|expr| Ok(time_texts::with_seconds(expr, schema)))?
         .transform_data(|expr| Ok(naive_time::by_way_of_utc(expr, schema)))?

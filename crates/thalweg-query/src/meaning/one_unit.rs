@@ -237,20 +237,32 @@ fn in_one_unit(
     if types.contains(&DataType::Date32) && types.iter().any(has_zone) {
         return None;
     }
+    let zone = match coarse {
+        DataType::Timestamp(_, zone) => zone.as_ref(),
+        _ => None,
+    };
     let agreed = values.iter().zip(types).map(|(value, data_type)| {
         // A text becomes a time as the column has them.
         let is_text = reads_texts && data_type.is_string() && matches!(value, Expr::Literal(..));
         match is_text {
             true => text_in_unit(value, coarse, schema),
-            false => in_unit(value, data_type, schema),
+            false => in_unit(value, data_type, zone, schema),
         }
     });
     let agreed = agreed.collect::<Option<Vec<_>>>()?;
     (agreed != values).then_some(agreed)
 }
 
-/// The value without nanoseconds; `None` where it may have some, and for what is no time.
-fn in_unit(value: &Expr, data_type: &DataType, schema: &DFSchema) -> Option<Expr> {
+/// The value without nanoseconds; `None` where it may have some, and for what is no time. Instants are shown in the zone of what stands
+/// beside them, if that has one.
+fn in_unit(
+    value: &Expr,
+    data_type: &DataType,
+    beside: Option<&Arc<str>>,
+    schema: &DFSchema,
+) -> Option<Expr> {
+    let shown_in =
+        |zone: &Option<Arc<str>>| { zone.as_ref() }.map(|own| Arc::clone(beside.unwrap_or(own)));
     let cast_to = |zone: Option<Arc<str>>| {
         let to = DataType::Timestamp(UNIT, zone);
         Some(Expr::Cast(Cast::new(Box::new(value.clone()), to)))
@@ -258,8 +270,8 @@ fn in_unit(value: &Expr, data_type: &DataType, schema: &DFSchema) -> Option<Expr
     match data_type {
         DataType::Null => Some(value.clone()),
         DataType::Date32 => cast_to(None),
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) if is_now(value) => cast_to(zone.clone()),
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) => known(value, zone.clone(), schema),
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) if is_now(value) => cast_to(shown_in(zone)),
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => known(value, shown_in(zone), schema),
         DataType::Timestamp(..) => Some(value.clone()),
         _ => None,
     }

@@ -1,0 +1,136 @@
+//! DELETE FROM and TRUNCATE: the rows of one table for which a condition holds, in one commit.
+//!
+//! Invariants: a condition on the key alone never reads rows; every other one is a query over the rows with their places, as of
+//! one snapshot with all that its subqueries read.
+
+use crate::error::{query, unsupported};
+use crate::parse::{table_name, written};
+use crate::placed_table::PLACE_COLUMN;
+use crate::table::StoredTable;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{
+    Delete, Expr, FromTable, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
+    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, Truncate, Value,
+};
+use thalweg_table::{KeyRange, Result};
+
+/// The name under which a DELETE reads its table with the places of rows. No table has such a name.
+pub(crate) const PLACED_TABLE: &str = "\0rows";
+
+/// The rows that a statement deletes.
+#[derive(Clone, Debug)]
+pub(crate) struct Deleting {
+    pub(crate) table: String,
+    /// A missing table is fine.
+    pub(crate) if_exists: bool,
+    /// The table as the statement names it, and the condition; `None`: all rows.
+    condition: Option<(TableWithJoins, Expr)>,
+}
+
+const ONE_TABLE: &str = "DELETE takes one table, without USING and JOIN: DELETE FROM t WHERE id IN (SELECT id FROM other) looks at \
+                         others as well";
+
+impl Deleting {
+    pub(crate) fn of(delete: &Delete) -> Result<Self> {
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let [from] = &from[..] else {
+            return Err(unsupported(ONE_TABLE));
+        };
+        if delete.using.is_some() || !delete.tables.is_empty() || !from.joins.is_empty() {
+            return Err(unsupported(ONE_TABLE));
+        }
+        if delete.returning.is_some() || delete.output.is_some() {
+            return Err(unsupported(
+                "RETURNING is not offered by this version: the result of a DELETE is the number of rows",
+            ));
+        }
+        if !delete.order_by.is_empty() || delete.limit.is_some() {
+            return Err(unsupported(
+                "DELETE takes no ORDER BY and no LIMIT: WHERE says which rows go",
+            ));
+        }
+        let TableFactor::Table { name, .. } = &from.relation else {
+            return Err(unsupported(ONE_TABLE));
+        };
+        Ok(Self {
+            table: table_name(name)?,
+            if_exists: false,
+            condition: { delete.selection.as_ref() }
+                .map(|condition| (from.clone(), condition.clone())),
+        })
+    }
+
+    pub(crate) fn of_truncate(truncate: &Truncate) -> Result<Self> {
+        let has_more = truncate.partitions.is_some()
+            || truncate.identity.is_some()
+            || truncate.cascade.is_some()
+            || truncate.on_cluster.is_some();
+        match &truncate.table_names[..] {
+            [table] if !has_more => Ok(Self {
+                table: table_name(&table.name)?,
+                if_exists: truncate.if_exists,
+                condition: None,
+            }),
+            _ => Err(unsupported(
+                "TRUNCATE takes the name of one table and nothing else",
+            )),
+        }
+    }
+
+    /// The queries for the rows: over the table, and for their places over [`PLACED_TABLE`]. `None`: all rows go.
+    pub(crate) fn queries(&self) -> Result<Option<(DfStatement, DfStatement)>> {
+        let Some((from, condition)) = &self.condition else {
+            return Ok(None);
+        };
+        let true_of_all = Expr::Value(Value::Boolean(true).into());
+        let rows = selecting(true_of_all, from.clone(), condition)?;
+        let mut placed = from.clone();
+        if let TableFactor::Table { name, alias, .. } = &mut placed.relation {
+            let last = name.0.last().and_then(ObjectNamePart::as_ident);
+            if alias.is_none()
+                && let Some(name) = last
+            {
+                *alias = Some(TableAlias {
+                    explicit: true,
+                    name: name.clone(),
+                    columns: Vec::new(),
+                    at: None,
+                });
+            }
+            *name = ObjectName::from(vec![Ident::with_quote('"', PLACED_TABLE)]);
+        }
+        let place = Expr::Identifier(Ident::with_quote('"', PLACE_COLUMN));
+        Ok(Some((rows, selecting(place, placed, condition)?)))
+    }
+}
+
+fn selecting(column: Expr, from: TableWithJoins, condition: &Expr) -> Result<DfStatement> {
+    let mut statement = written("SELECT true")?;
+    if let DfStatement::Statement(inner) = &mut statement
+        && let SqlStatement::Query(inner) = &mut **inner
+        && let SetExpr::Select(select) = &mut *inner.body
+    {
+        select.projection = vec![SelectItem::UnnamedExpr(column)];
+        select.from = vec![from];
+        select.selection = Some(condition.clone());
+        return Ok(statement);
+    }
+    Err(query("a DELETE is planned as something else than a query"))
+}
+
+/// The keys of the rows that an optimised query for the rows of a table reads, if these are all it wants to know.
+pub(crate) fn keys_alone(plan: &LogicalPlan) -> Result<Option<KeyRange>> {
+    match plan {
+        LogicalPlan::Projection(projection) => keys_alone(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => keys_alone(&alias.input),
+        LogicalPlan::EmptyRelation(empty) if !empty.produce_one_row => Ok(Some(KeyRange::EMPTY)),
+        LogicalPlan::TableScan(scan) => match StoredTable::of(scan) {
+            Some(table) if scan.fetch.is_none() => table
+                .keys_alone(&scan.filters)
+                .map_err(crate::error::from_datafusion),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}

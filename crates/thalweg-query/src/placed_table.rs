@@ -1,0 +1,188 @@
+//! The rows of one stored table with their places, as DataFusion sees them: what a DELETE picks from.
+//!
+//! Invariants: it is the table of a snapshot with one column more, the last, which no name in a statement can mean; conditions only
+//! prune pieces, and are evaluated again above; what was scanned is noted, so that places lead back to rows.
+
+use crate::error::to_datafusion;
+use crate::table::{StatementTables, StoredTable};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_env::sync::Mutex;
+use thalweg_table::{PlacedRows, TableView, with_places};
+
+/// The column of the places. Names of tables and columns have no such character.
+pub(crate) const PLACE_COLUMN: &str = "\0place";
+
+/// A stored table with the places of its rows.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedTable {
+    stored: StoredTable,
+    view: TableView,
+    schema: SchemaRef,
+    /// What was scanned.
+    scanned: Arc<Mutex<Option<Arc<PlacedRows>>>>,
+}
+
+impl PlacedTable {
+    pub(crate) fn new(view: TableView) -> Self {
+        let mut fields = view.schema().fields().to_vec();
+        fields.push(Arc::new(Field::new(PLACE_COLUMN, DataType::UInt64, false)));
+        Self {
+            stored: StoredTable::new(view.name(), Arc::clone(view.definition())),
+            view,
+            schema: Arc::new(Schema::new(fields)),
+            scanned: Arc::default(),
+        }
+    }
+
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The rows that the places of its scan lead to; `None`: no row was wanted.
+    pub(crate) fn scanned(&self) -> Option<Arc<PlacedRows>> {
+        self.scanned.lock().clone()
+    }
+}
+
+#[async_trait]
+impl TableProvider for PlacedTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let pushdown = |filter: &&Expr| match self.stored.pushdown(filter) {
+            TableProviderFilterPushDown::Unsupported => TableProviderFilterPushDown::Unsupported,
+            _ => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(pushdown).collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let tables = StatementTables::of(session)?;
+        let mut request = self.stored.request(filters)?;
+        let place = self.schema.fields().len() - 1;
+        let all = (0..=place).collect();
+        let wanted = projection.unwrap_or(&all);
+        let columns: Vec<usize> = wanted.iter().copied().filter(|at| *at < place).collect();
+        let mut fields: Vec<_> = columns
+            .iter()
+            .map(|at| self.schema.field(*at).clone())
+            .collect();
+        fields.push(self.schema.field(place).clone());
+        let schema = Arc::new(Schema::new(fields));
+        // The places come last, whatever was wanted.
+        let mut before = 0..;
+        let output = wanted.iter().map(|at| match *at == place {
+            true => Some(columns.len()),
+            false => before.next(),
+        });
+        let output: Vec<usize> = output.flatten().collect();
+        request.projection = Some(columns);
+        request.one_nan = tables.compares_floats;
+        let rows = PlacedRows::new(&self.view, &request).map_err(to_datafusion)?;
+        let rows = Arc::new(rows);
+        if self.scanned.lock().replace(Arc::clone(&rows)).is_some() {
+            return internal_err!("rows with places are scanned once");
+        }
+        let partitions = cut(rows.pieces(), tables.threads).map(|pieces| {
+            let partition = Pieces {
+                schema: Arc::clone(&schema),
+                rows: Arc::clone(&rows),
+                pieces,
+            };
+            Arc::new(partition) as Arc<dyn PartitionStream>
+        });
+        let scan = StreamingTableExec::try_new(
+            Arc::clone(&schema),
+            partitions.collect(),
+            Some(&output),
+            [],
+            false,
+            None,
+        );
+        Ok(Arc::new(scan?))
+    }
+}
+
+/// Up to `count` ranges of pieces that follow each other.
+fn cut(pieces: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = count.clamp(1, pieces.max(1));
+    let start = move |part: usize| pieces * part / count;
+    (0..count).map(move |part| start(part)..start(part + 1))
+}
+
+struct Pieces {
+    schema: SchemaRef,
+    rows: Arc<PlacedRows>,
+    pieces: Range<usize>,
+}
+
+impl fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pieces")
+            .field("pieces", &self.pieces)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pieces {
+    fn read(&self, piece: usize) -> Result<Vec<RecordBatch>> {
+        let read = || {
+            let read = self.rows.reader()?.read(piece)?.into_iter();
+            let placed = read.map(|rows| with_places(&self.schema, rows));
+            placed.collect::<thalweg_table::Result<_>>()
+        };
+        read().map_err(to_datafusion)
+    }
+}
+
+impl PartitionStream for Pieces {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let pieces = Self {
+            schema: Arc::clone(&self.schema),
+            rows: Arc::clone(&self.rows),
+            pieces: self.pieces.clone(),
+        };
+        let batches = self.pieces.clone().flat_map(move |piece| {
+            let (read, error) = match pieces.read(piece) {
+                Ok(batches) => (batches, None),
+                Err(error) => (Vec::new(), Some(Err(error))),
+            };
+            read.into_iter().map(Ok).chain(error)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            futures::stream::iter(batches),
+        ))
+    }
+}
