@@ -14,7 +14,7 @@ const IN_MEMORY: &str = ":memory:";
 /// Opens a database for writing; creates it if it does not exist.
 pub(crate) fn for_writing(path: &Path) -> Result<Database, Failure> {
     let opened = Database::builder().open(path);
-    opened.map_err(|error| explain_lock(error, path))
+    opened.map_err(|error| explain_lock(with_way_to_repair(error, path), path))
 }
 
 /// Opens an existing database for writing.
@@ -28,7 +28,21 @@ pub(crate) fn for_reading(path: &Path) -> Result<Database, Failure> {
 }
 
 fn open(builder: DatabaseBuilder, path: &Path) -> Result<Database, Failure> {
-    builder.open(path).map_err(|error| explain(error, path))
+    let opened = builder.open(path);
+    opened.map_err(|error| explain(with_way_to_repair(error, path), path))
+}
+
+/// Damage that nothing can be opened with, and what can be done about it.
+fn with_way_to_repair(error: Error, path: &Path) -> Error {
+    if error.kind() != ErrorKind::Corruption {
+        return error;
+    }
+    let message = format!(
+        "{}: copy the folder, then 'thalweg verify --repair {}' keeps what is whole and lists what is lost",
+        error.message(),
+        path.display()
+    );
+    Error::with_source(ErrorKind::Corruption, message, error)
 }
 
 /// The message of the command line for the error of an opening.

@@ -85,11 +85,13 @@ fn repair(call: &VerifyCall) -> Result<(), Failure> {
         counted(report.moved_blocks, "block"),
     )?;
     out.flush()?;
+    let lost = match report.given_up.len() as u64 {
+        0 => "no row was lost".to_owned(),
+        places => format!("without what was given up in {}", counted(places, "place")),
+    };
     report!(
-        "thalweg: {} was damaged and is whole again, without what was given up in {}; the next opening for writing removes \
-         files that nothing is left of",
+        "thalweg: {} was damaged and is whole again, {lost}; the next opening for writing removes files that nothing is left of",
         call.database.display(),
-        counted(report.given_up.len() as u64, "place")
     );
     Err(Failure::Told)
 }

@@ -1,16 +1,18 @@
-//! Durations as intervals of days and a time of day.
+//! Durations as intervals of days and a time of day, and the seconds of intervals.
 
 use super::applied;
 use crate::error::{query, to_datafusion};
-use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, IntervalUnit};
+use arrow::datatypes::{
+    DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+};
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use std::sync::Arc;
-use thalweg_table::time_units::{DAY_NS, unit_ns};
+use thalweg_table::time_units::{DAY_NS, SECOND_NS, unit_ns};
 
 /// The interval that a duration is.
 pub(crate) fn in_days(duration: Expr) -> Expr {
@@ -18,6 +20,58 @@ pub(crate) fn in_days(duration: Expr) -> Expr {
         signature: Signature::any(1, Volatility::Immutable),
     });
     Arc::new(function).call(vec![duration])
+}
+
+/// The seconds of an interval within its minute, counted in steps of so many nanoseconds.
+///
+/// Arrow counts them in 32 bits of nanoseconds, and drops the fraction where these do not suffice.
+pub(crate) fn seconds_in(interval: Expr, step_ns: i64) -> Expr {
+    let function = ScalarUDF::new_from_impl(SecondsIn {
+        step_ns,
+        signature: Signature::any(1, Volatility::Immutable),
+    });
+    Arc::new(function).call(vec![interval])
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SecondsIn {
+    step_ns: i64,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for SecondsIn {
+    fn name(&self) -> &'static str {
+        "seconds_in"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        applied(&args, |arrays| {
+            let [intervals] = arrays else {
+                return internal_err!("{} takes one argument", self.name());
+            };
+            let intervals = intervals.as_primitive_opt::<IntervalMonthDayNanoType>();
+            let Some(intervals) = intervals else {
+                return internal_err!("{} takes an interval", self.name());
+            };
+            let steps = |interval: IntervalMonthDayNano| {
+                interval.nanoseconds % (60 * SECOND_NS) / self.step_ns
+            };
+            let seconds: Int64Array = intervals.unary(steps);
+            Ok(Arc::new(seconds) as ArrayRef)
+        })
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use crate::error::to_datafusion;
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
     Volatility,
@@ -64,6 +64,9 @@ impl ScalarUDFImpl for WholeUnits {
         else {
             return internal_err!("{} takes a constant length", self.name());
         };
+        if *length_ns <= 0 {
+            return plan_err!("{} takes a length above zero", self.name());
+        }
         let length_ns = i128::from(*length_ns);
         applied(&args, |arrays| {
             let [from, to, ..] = arrays else {
