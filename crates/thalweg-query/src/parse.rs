@@ -20,8 +20,8 @@ use crate::wording::syntax;
 use datafusion::error::DataFusionError;
 use datafusion_sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
 use datafusion_sql::sqlparser::ast::{
-    CreateTable, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
-    ShowStatementOptions, Statement as SqlStatement,
+    CreateTable, Delete, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
+    ShowStatementOptions, Statement as SqlStatement, Truncate,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -47,6 +47,10 @@ pub(crate) enum Request {
     Query(Box<DfStatement>),
     /// INSERT INTO.
     Insert(Box<Insert>),
+    /// DELETE FROM.
+    Delete(Box<Delete>),
+    /// TRUNCATE.
+    Truncate(Box<Truncate>),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
@@ -71,7 +75,11 @@ impl Request {
     pub(crate) fn writes(&self) -> bool {
         matches!(
             self,
-            Self::Insert(_) | Self::CreateTable(_) | Self::DropTables { .. }
+            Self::Insert(_)
+                | Self::Delete(_)
+                | Self::Truncate(_)
+                | Self::CreateTable(_)
+                | Self::DropTables { .. }
         )
     }
 }
@@ -549,6 +557,8 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
     match statement {
         SqlStatement::Query(query) => classify_query(query),
         SqlStatement::Insert(insert) => Ok(Request::Insert(Box::new(insert))),
+        SqlStatement::Delete(delete) => Ok(Request::Delete(Box::new(delete))),
+        SqlStatement::Truncate(truncate) => Ok(Request::Truncate(Box::new(truncate))),
         SqlStatement::CreateTable(create) => Ok(Request::CreateTable(Box::new(create))),
         SqlStatement::Drop {
             object_type: ObjectType::Table,
@@ -641,9 +651,7 @@ fn instead(word: &str) -> &'static str {
 fn refuse(statement: &SqlStatement) -> Error {
     let what: &dyn Display = match statement {
         SqlStatement::Update { .. } => &"UPDATE",
-        SqlStatement::Delete(_) => &"DELETE",
         SqlStatement::AlterTable { .. } => &"ALTER TABLE",
-        SqlStatement::Truncate { .. } => &"TRUNCATE",
         SqlStatement::Merge { .. } => &"MERGE",
         SqlStatement::Copy { .. } => &"COPY",
         SqlStatement::CreateView { .. } => &"CREATE VIEW",
@@ -673,7 +681,6 @@ fn refuse(statement: &SqlStatement) -> Error {
     };
     let way = match statement {
         SqlStatement::Update { .. } => "SELECT * REPLACE (v * 2 AS v) FROM t makes a changed table",
-        SqlStatement::Delete(_) => "SELECT * FROM t WHERE ... makes a table of the rows that stay",
         SqlStatement::AlterTable { .. } => "SELECT ... FROM t makes a table with other columns",
         _ => return unsupported(format!("{what} is not offered by this version")),
     };
@@ -741,7 +748,6 @@ mod tests {
     fn what_is_not_offered_is_named() {
         for (text, word) in [
             ("UPDATE t SET a = 1", "UPDATE"),
-            ("DELETE FROM t", "DELETE"),
             ("ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE"),
             ("COPY t TO 'x.csv'", "COPY"),
             ("COPY t FROM 'x.csv'", "COPY"),

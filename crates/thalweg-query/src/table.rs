@@ -76,7 +76,7 @@ impl StoredTable {
         })
     }
 
-    fn pushdown(&self, filter: &Expr) -> TableProviderFilterPushDown {
+    pub(crate) fn pushdown(&self, filter: &Expr) -> TableProviderFilterPushDown {
         if self
             .time()
             .and_then(|time| time_conditions(filter, time))
@@ -90,7 +90,20 @@ impl StoredTable {
         TableProviderFilterPushDown::Unsupported
     }
 
-    fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
+    /// The keys of the rows for which conditions hold that the planner has left to the scan, if keys alone decide that.
+    pub(crate) fn keys_alone(&self, filters: &[Expr]) -> Result<Option<KeyRange>> {
+        let is_exact = |filter: &Expr| {
+            matches!(self.pushdown(filter), TableProviderFilterPushDown::Exact)
+                || holds_for_none(filter)
+        };
+        match filters.iter().all(is_exact) {
+            true => Ok(Some(self.request(filters)?.keys)),
+            false => Ok(None),
+        }
+    }
+
+    /// What a scan with these conditions has to read.
+    pub(crate) fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
         let mut request = ScanRequest::default();
         let mut conditions = Vec::new();
         let mut is_empty = false;

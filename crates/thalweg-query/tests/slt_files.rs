@@ -246,6 +246,7 @@ files!(
     blocks,
     bounds,
     decimals,
+    delete,
     dialect,
     errors,
     everyday,

@@ -1,13 +1,14 @@
-//! Deleting all rows with keys of a range.
+//! Deleting rows: all with keys of a range, or some that were picked.
 //!
 //! Invariants
 //! - What is deleted are the rows of one snapshot, by one commit; where another one came in between that it cannot stand beside,
 //!   it is planned anew from a newer snapshot.
-//! - Only what lies at the borders of the range is read: items that lie in it leave as runs, blocks of a fragment that sticks out
+//! - Of a range only what lies at its borders is read: items that lie in it leave as runs, blocks of a fragment that sticks out
 //!   of it are hidden as a whole, and of blocks that stick out themselves the keys are read.
 //! - What is hidden already is not hidden again: the rows that a call reports are those that it has deleted.
 
 use crate::deleted_rows::Block;
+use crate::placed_rows::{PickedRows, PlacedRows};
 use crate::range::KeyRange;
 use crate::reader::Reader;
 use crate::rows::RowsDecoder;
@@ -57,12 +58,46 @@ impl Table {
         let durability = durability.unwrap_or(self.engine().options().durability);
         delete_range(self, keys, durability)
     }
+
+    /// Deletes the rows that `pick` returns, in one commit, and returns how many these were. Where other commits came in between,
+    /// it is called again and picks from a newer snapshot: what it returns must not depend on earlier calls.
+    ///
+    /// # Errors
+    /// Those of `pick`; `Limit` where too many rows are picked one by one; `Conflict` where other commits came in between again
+    /// and again. Nothing was deleted then.
+    pub fn delete_picked(
+        &self,
+        durability: Option<Durability>,
+        pick: &mut dyn FnMut() -> Result<RowsToDelete>,
+    ) -> Result<u64> {
+        self.engine().closed().check()?;
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        let kernel = self.engine().kernel();
+        let mut plan = || Deletion::of_picked(self, pick()?);
+        let rows = delete_by(self, &mut plan, &mut |commit| {
+            kernel.commit(commit, durability).map(|_| ())
+        })?;
+        if rows == 0 && durability == Durability::Disk {
+            kernel.flush()?;
+        }
+        Ok(rows)
+    }
+}
+
+/// The rows that a statement deletes.
+#[derive(Debug)]
+pub enum RowsToDelete {
+    /// All with keys of a range.
+    Keys(KeyRange),
+    /// Those that were picked of a snapshot.
+    Picked(Arc<PlacedRows>, PickedRows),
 }
 
 /// Deletes the rows with keys of a range; returns how many there were.
 fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
     let kernel = table.engine().kernel();
-    let rows = delete_by(table, keys, &mut |commit| {
+    let mut plan = || Deletion::of_keys(table, keys);
+    let rows = delete_by(table, &mut plan, &mut |commit| {
         kernel.commit(commit, durability).map(|_| ())
     })?;
     if rows == 0 && durability == Durability::Disk {
@@ -72,15 +107,12 @@ fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result
     Ok(rows)
 }
 
-/// Deletes a range by one commit, which `commit` makes or refuses.
+/// Deletes what `plan` finds by one commit, which `commit` makes or refuses.
 fn delete_by(
     table: &Table,
-    keys: KeyRange,
+    plan: &mut dyn FnMut() -> Result<(TableView, Deletion)>,
     commit: &mut dyn FnMut(Commit) -> Result<()>,
 ) -> Result<u64> {
-    if keys.is_empty() {
-        return Ok(0);
-    }
     let engine = table.engine();
     let closed = engine.closed();
     let turns = engine.turns_of(table.id())?;
@@ -90,10 +122,9 @@ fn delete_by(
         if !turn.wait_if_due(conflicts, &|| closed.check().is_ok()) {
             closed.check()?;
         }
-        let view = table.view()?;
-        let plan = Deletion::plan(&view, keys).map_err(|e| table.name_error(e))?;
-        let rows = plan.rows;
-        let Some(planned) = plan.into_commit(&view) else {
+        let (view, planned) = plan().map_err(|e| table.name_error(e))?;
+        let rows = planned.rows;
+        let Some(planned) = planned.into_commit(&view) else {
             return Ok(0);
         };
         match commit(planned) {
@@ -129,6 +160,43 @@ struct Deletion {
 }
 
 impl Deletion {
+    /// Of the rows that a statement picked.
+    fn of_picked(table: &Table, rows: RowsToDelete) -> Result<(TableView, Self)> {
+        let (placed, picked) = match rows {
+            RowsToDelete::Keys(keys) => return Self::of_keys(table, keys),
+            RowsToDelete::Picked(placed, picked) => (placed, picked),
+        };
+        let view = placed.view().clone();
+        let (masks, rows) = placed.masks_of(&picked)?;
+        let removed = ReplaceEdit::of_orders(view.snapshot().id);
+        Ok((
+            view,
+            Self {
+                removed,
+                masks,
+                rows,
+            },
+        ))
+    }
+
+    /// Of the rows with keys of a range, as of now.
+    fn of_keys(table: &Table, keys: KeyRange) -> Result<(TableView, Self)> {
+        let view = table.view()?;
+        let plan = match keys.is_empty() {
+            true => Self {
+                removed: ReplaceEdit::of_orders(view.snapshot().id),
+                masks: MaskEdit {
+                    table: view.snapshot().id,
+                    items: Vec::new(),
+                    parts: Vec::new(),
+                },
+                rows: 0,
+            },
+            false => Self::plan(&view, keys)?,
+        };
+        Ok((view, plan))
+    }
+
     fn plan(view: &TableView, keys: KeyRange) -> Result<Self> {
         let (table, store) = (view.snapshot(), view.engine().kernel().store());
         let runs = table.tree.runs_within(keys.first..=keys.last, &**store)?;
@@ -391,7 +459,9 @@ mod tests {
         // Whoever merges blocks of any table has this.
         let merging = engine.maintenance().wait(&|| true).unwrap();
         let mut attempts = 0;
-        let deleted = delete_by(&table, KeyRange { first: 1, last: 2 }, &mut |commit| {
+        let keys = KeyRange { first: 1, last: 2 };
+        let mut plan = || Deletion::of_keys(&table, keys);
+        let deleted = delete_by(&table, &mut plan, &mut |commit| {
             attempts += 1;
             if attempts < 8 {
                 return Err(Error::new(ErrorKind::Conflict, "somebody else was faster"));

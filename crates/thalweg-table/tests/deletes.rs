@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
     AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
-    ScanRequest, Table, Value,
+    PickedRows, PlacedRows, RowsToDelete, ScanRequest, Table, Value,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -47,6 +47,30 @@ fn batch(table: &Table, times: impl Iterator<Item = i64> + Clone) -> RecordBatch
         Arc::new(Int64Array::from_iter_values(numbers)),
     ];
     RecordBatch::try_new(table.schema(), columns).unwrap()
+}
+
+/// Of the rows with these keys those with times that three divides.
+fn pick(table: &Table, keys: KeyRange) -> thalweg_table::Result<RowsToDelete> {
+    let request = ScanRequest {
+        projection: Some(vec![0]),
+        keys,
+        ..ScanRequest::default()
+    };
+    let rows = Arc::new(PlacedRows::new(&table.view()?, &request)?);
+    let mut picked = PickedRows::default();
+    let reader = rows.reader()?;
+    for piece in 0..rows.pieces() {
+        for (batch, places) in reader.read(piece)? {
+            let times = batch.column(0).as_primitive::<Int64Type>().values().iter();
+            for (time, place) in times.zip(places.values()) {
+                if keys.contains(*time) && time % 3 == 0 {
+                    picked.add(&[*place]);
+                }
+            }
+        }
+    }
+    drop(reader);
+    Ok(RowsToDelete::Picked(rows, picked))
 }
 
 #[test]
@@ -92,7 +116,11 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
                     last: first + round % 60 * 5,
                 };
                 // Another one may have hidden rows of the same blocks again and again.
-                match table.delete_range(keys, PROCESS) {
+                let done = match round % 2 == 0 {
+                    true => table.delete_range(keys, PROCESS),
+                    false => table.delete_picked(PROCESS, &mut || pick(table, keys)),
+                };
+                match done {
                     Ok(rows) => _ = deleted.fetch_add(rows, Ordering::Relaxed),
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
                 }

@@ -147,7 +147,7 @@ pub(super) fn start_scan(
 }
 
 /// The keys of the rows that a scan wants, as far as rows with the values that it looks for can have them.
-pub(super) fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange {
+pub(crate) fn wanted_keys(definition: &TableDefinition, request: &ScanRequest) -> KeyRange {
     let arrangement = definition.arrangement();
     let of_values = request
         .ranges

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use thalweg_kernel::Commit;
 use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
-use thalweg_table::{Durability, RowAddress, RowPlace, TableView, decode_block, decode_rows};
+use thalweg_table::{
+    Durability, KeyRange, PickedRows, PlacedRows, RowAddress, RowPlace, RowsToDelete, ScanRequest,
+    TableView, decode_block, decode_rows,
+};
 
 /// A mask edit, with the places of the rows that it deletes and of all others.
 pub(crate) struct Found {
@@ -152,6 +155,35 @@ pub(crate) fn delete(view: &TableView, victims: &BTreeSet<u64>, whole: bool) {
     };
     let kernel = view.engine().kernel();
     kernel.commit(commit, Durability::Process).unwrap();
+}
+
+/// The rows with keys of a range and these numbers, picked from all rows with their places.
+pub(crate) fn picked(view: &TableView, keys: KeyRange, victims: &BTreeSet<u64>) -> RowsToDelete {
+    let request = ScanRequest {
+        projection: Some(vec![1]),
+        keys,
+        ..ScanRequest::default()
+    };
+    let rows = Arc::new(PlacedRows::new(view, &request).unwrap());
+    let reader = rows.reader().unwrap();
+    let mut picked = PickedRows::default();
+    let mut seen = 0;
+    for piece in 0..rows.pieces() {
+        for (batch, places) in reader.read(piece).unwrap() {
+            assert_eq!(batch.num_rows(), places.len());
+            let numbers = batch.column(0).as_primitive::<UInt64Type>();
+            for (number, place) in numbers.values().iter().zip(places.values()) {
+                if victims.contains(number) {
+                    // Twice, as a join may find it.
+                    picked.add(&[*place, *place]);
+                }
+            }
+            seen += places.len() as u64;
+        }
+    }
+    assert!(seen <= view.row_count(), "deleted rows have places");
+    drop(reader);
+    RowsToDelete::Picked(rows, picked)
 }
 
 /// Rows are found by their addresses, and deleted ones are not.

@@ -108,6 +108,12 @@ pub(crate) enum Operation {
         one_in: u8,
         whole: bool,
     },
+    /// The same rows, picked from a scan with their places.
+    DeletePicked {
+        from: u8,
+        to: u8,
+        one_in: u8,
+    },
     /// All rows with times between these.
     DeleteRange {
         from: u8,
@@ -173,6 +179,8 @@ pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<
     let more = prop_oneof![
         4 => (any::<u8>(), any::<u8>(), 1_u8..6, any::<bool>())
             .prop_map(|(from, to, one_in, whole)| Operation::Delete { from, to, one_in, whole }),
+        4 => (any::<u8>(), any::<u8>(), 1_u8..6)
+            .prop_map(|(from, to, one_in)| Operation::DeletePicked { from, to, one_in }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::DeleteRange { from, to }),
         1 => Just(Operation::Maintain),
         1 => Just(Operation::Jobs),
@@ -500,6 +508,20 @@ impl Trial {
                 let victims: BTreeSet<u64> =
                     rows.iter().filter(hit).map(|row| row.number).collect();
                 deletes::delete(&self.table.view().unwrap(), &victims, *whole);
+                self.model.rows.retain(|row| !victims.contains(&row.number));
+                let view = self.table.view().unwrap();
+                assert_eq!(view.row_count(), self.model.rows.len() as u64);
+            }
+            Operation::DeletePicked { from, to, one_in } => {
+                let keys = self.model.range(*from, *to);
+                let rows = self.model.sorted(keys);
+                let is_hit = |number: u64| number.is_multiple_of((*one_in).into());
+                let victims = rows.iter().map(|row| row.number).filter(|n| is_hit(*n));
+                let victims: BTreeSet<u64> = victims.collect();
+                let table = &self.table;
+                let mut pick = || Ok(deletes::picked(&table.view()?, keys, &victims));
+                let deleted = table.delete_picked(Some(Durability::Process), &mut pick);
+                assert_eq!(deleted.unwrap(), victims.len() as u64);
                 self.model.rows.retain(|row| !victims.contains(&row.number));
                 let view = self.table.view().unwrap();
                 assert_eq!(view.row_count(), self.model.rows.len() as u64);
