@@ -546,6 +546,8 @@ fn an_append_behind_one_that_found_no_space_returns() {
 fn append_behind_failed_sync(syncs: u64, recovers: bool) -> Option<usize> {
     let sim = SimEnv::new(syncs);
     let options = Options {
+        // Shorter ones are prepared with one sync, of which none is that of a commit.
+        segment_bytes: 1 << 20,
         // Nothing else is to recover the log.
         sync_interval: Duration::from_secs(3_600),
         background: true,

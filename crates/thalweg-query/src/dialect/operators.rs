@@ -8,15 +8,16 @@ use crate::functions::guarded::with_guard;
 use crate::functions::scaled::scaled;
 use crate::functions::signed;
 use crate::meaning::dates::sum_of_time;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::functions::unicode::expr_fn::substring;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, lit};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, GetFieldAccess, Operator, lit};
 use datafusion_sql::sqlparser::ast::BinaryOperator;
+use std::sync::Arc;
 
 /// The planner of these operators.
 #[derive(Debug)]
@@ -72,7 +73,8 @@ impl ExprPlanner for Operators {
                 )));
             }
             BinaryOperator::Plus => with_parameter(&expr, Operator::Plus, schema),
-            BinaryOperator::Minus => with_parameter(&expr, Operator::Minus, schema),
+            BinaryOperator::Minus => with_parameter(&expr, Operator::Minus, schema)
+                .or_else(|| between_zones(&expr, schema)),
             _ => None,
         };
         Ok(match planned {
@@ -94,6 +96,44 @@ fn with_parameter(expr: &RawBinaryExpr, op: Operator, schema: &DFSchema) -> Opti
         return None;
     }
     sum_of_time(&expr.left, op, &expr.right, schema)
+}
+
+/// The difference of times of two zones, which DataFusion knows for nanoseconds alone: that of the same times in one zone.
+fn between_zones(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    // Of a chain of differences the right sides are short.
+    let (of_right, right_zone) = zoned(&expr.right, schema)?;
+    let (of_left, left_zone) = zoned(&expr.left, schema)?;
+    if left_zone == right_zone {
+        return None;
+    }
+    let in_zone = |side: &Expr, unit: TimeUnit, zone: &Arc<str>| {
+        let to = DataType::Timestamp(unit, Some(Arc::clone(zone)));
+        Expr::Cast(Cast::new(Box::new(side.clone()), to))
+    };
+    // A constant is cast once, before rows are read.
+    let (left, right) = match expr.right.any_column_refs() {
+        true => (
+            in_zone(&expr.left, of_left, &right_zone),
+            expr.right.clone(),
+        ),
+        false => (
+            expr.left.clone(),
+            in_zone(&expr.right, of_right, &left_zone),
+        ),
+    };
+    Some(Expr::BinaryExpr(BinaryExpr::new(
+        Box::new(left),
+        Operator::Minus,
+        Box::new(right),
+    )))
+}
+
+/// The unit and the zone of a time that has one.
+fn zoned(expr: &Expr, schema: &DFSchema) -> Option<(TimeUnit, Arc<str>)> {
+    match expr.get_type(schema).ok()? {
+        DataType::Timestamp(unit, Some(zone)) => Some((unit, zone)),
+        _ => None,
+    }
 }
 
 /// `text[1:2]` and `text[1]`, of constants from 1 on; others are for the planner to refuse.

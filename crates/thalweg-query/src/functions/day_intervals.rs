@@ -2,7 +2,7 @@
 
 use super::applied;
 use crate::error::{query, to_datafusion};
-use arrow::array::{ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray};
+use arrow::array::{ArrayRef, AsArray, Int32Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
@@ -49,7 +49,8 @@ impl ScalarUDFImpl for SecondsIn {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Int64)
+        // As `date_part` has it: nanoseconds do not fit.
+        Ok(DataType::Int32)
     }
 
     fn is_strict(&self) -> bool {
@@ -66,9 +67,11 @@ impl ScalarUDFImpl for SecondsIn {
                 return internal_err!("{} takes an interval", self.name());
             };
             let steps = |interval: IntervalMonthDayNano| {
-                interval.nanoseconds % (60 * SECOND_NS) / self.step_ns
+                let steps = interval.nanoseconds % (60 * SECOND_NS) / self.step_ns;
+                i32::try_from(steps)
+                    .map_err(|_| to_datafusion(query("an interval has too many steps in a minute")))
             };
-            let seconds: Int64Array = intervals.unary(steps);
+            let seconds: Int32Array = intervals.try_unary(steps)?;
             Ok(Arc::new(seconds) as ArrayRef)
         })
     }

@@ -45,7 +45,6 @@ fn step_of_seconds(unit: &Expr) -> Option<i64> {
     Some(match unit.as_str() {
         "millisecond" | "milliseconds" | "ms" => 1_000_000,
         "microsecond" | "microseconds" | "us" => 1_000,
-        "nanosecond" | "nanoseconds" | "ns" => 1,
         _ => return None,
     })
 }
