@@ -3,9 +3,11 @@
 //! Invariants: statements that change something are done when the call returns; a query sees the snapshot of its call;
 //! sessions of one database share threads and plans, and each has its own settings, which hold for all of its statements.
 
+mod deletes;
+
 use crate::catalog::{Resolver, plain_name};
 use crate::deadline::Deadline;
-use crate::delete::{Deleting, PLACED_TABLE, keys_alone};
+use crate::delete::Deleting;
 use crate::dialect::output_names::Named;
 use crate::dialect::plain_values;
 use crate::error::{cancelled, from_datafusion, query};
@@ -14,7 +16,6 @@ use crate::memory;
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
-use crate::placed_table::PlacedTable;
 use crate::planner::StatementSession;
 use crate::plans::Plans;
 use crate::result::{Fetched, Planned, QueryResult};
@@ -29,7 +30,7 @@ use crate::threads::{Threads, call_program, wait_for};
 use crate::wording::columns::with_text_as_written;
 use crate::{ddl, insert, summarize, system, unquoted_dates};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Int64Type, UInt64Type};
+use arrow::datatypes::Int64Type;
 use chrono::Utc;
 use datafusion::common::ScalarValue;
 use datafusion::execution::TaskContext;
@@ -43,9 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thalweg_env::Owner;
 use thalweg_env::sync::Mutex;
-use thalweg_table::{
-    DatabaseView, Engine, Error, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete, Table,
-};
+use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
 use tokio::sync::{Semaphore, oneshot};
 
 /// How long a statement that reads a query waits for its rows between two calls of `go_on`.
@@ -660,62 +659,6 @@ impl Session {
         let rows = insert::assigned(table, columns, batches, of_query);
         let count = table.append(rows, self.settings.durability)?;
         Ok(QueryResult::count(count))
-    }
-
-    fn delete(
-        &self,
-        statement: &Statement,
-        deleting: &Deleting,
-        params: &BoundParams,
-        call: &Call<'_>,
-    ) -> Result<QueryResult> {
-        let table = match self.shared.engine.table(&deleting.table) {
-            Err(error) if deleting.if_exists && error.kind() == ErrorKind::NotFound => {
-                return Ok(QueryResult::count(0));
-            }
-            found => found?,
-        };
-        let queries = deleting.queries()?;
-        let mut pick = || match &queries {
-            None => Ok(RowsToDelete::Keys(KeyRange::ALL)),
-            Some((rows, places)) => {
-                self.picked(statement, (&deleting.table, rows, places), params, call)
-            }
-        };
-        let count = table.delete_picked(self.settings.durability, &mut pick)?;
-        Ok(QueryResult::count(count))
-    }
-
-    /// The rows of a table that a DELETE picks now.
-    fn picked(
-        &self,
-        statement: &Statement,
-        (table, rows, places): (&str, &DfStatement, &DfStatement),
-        params: &BoundParams,
-        call: &Call<'_>,
-    ) -> Result<RowsToDelete> {
-        let view = self.shared.engine.snapshot()?;
-        let plans = &self.shared.plans;
-        let plan = plans.of(statement, rows, params, &view, call.extra)?;
-        if let Some(keys) = keys_alone(&plan.plan)? {
-            return Ok(RowsToDelete::Keys(keys));
-        }
-        let placed = PlacedTable::new(view.table(table)?);
-        let mut extra = call.extra.to_vec();
-        extra.push((PLACED_TABLE.to_owned(), ExtraTable::placed(placed.clone())));
-        let own = Statement::of(statement);
-        let plan = plans.of(&own, places, params, &view, &extra)?;
-        let mut found = self.start(&plan, view, call.deadline.clone())?;
-        let mut picked = PickedRows::default();
-        while let Some(batch) = next_while(&mut found, call.go_on)? {
-            let places = batch.column(0).as_primitive_opt::<UInt64Type>();
-            let places = places.ok_or_else(|| query("the rows of a DELETE have no places"))?;
-            picked.add(places.values());
-        }
-        Ok(match placed.scanned() {
-            Some(rows) => RowsToDelete::Picked(rows, picked),
-            None => RowsToDelete::Keys(KeyRange::EMPTY),
-        })
     }
 
     /// The values of expressions, all as of one snapshot.
