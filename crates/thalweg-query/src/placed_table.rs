@@ -19,7 +19,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_env::sync::Mutex;
-use thalweg_table::{PlacedRows, TableView, with_places};
+use thalweg_table::{PlacedReader, PlacedRows, TableView, with_places};
 
 /// The column of the places. Names of tables and columns have no such character.
 pub(crate) const PLACE_COLUMN: &str = "\0place";
@@ -30,7 +30,7 @@ pub(crate) struct PlacedTable {
     stored: StoredTable,
     view: TableView,
     schema: SchemaRef,
-    /// What was scanned.
+    /// The rows of its one scan.
     scanned: Arc<Mutex<Option<Arc<PlacedRows>>>>,
 }
 
@@ -151,15 +151,19 @@ impl fmt::Debug for Pieces {
     }
 }
 
-impl Pieces {
-    fn read(&self, piece: usize) -> Result<Vec<RecordBatch>> {
-        let read = || {
-            let read = self.rows.reader()?.read(piece)?.into_iter();
-            let placed = read.map(|rows| with_places(&self.schema, rows));
-            placed.collect::<thalweg_table::Result<_>>()
-        };
-        read().map_err(to_datafusion)
-    }
+/// Reads a piece with the reader of its partition, which the first one makes.
+fn read(
+    rows: &Arc<PlacedRows>,
+    reader: &mut Option<PlacedReader>,
+    schema: &SchemaRef,
+    piece: usize,
+) -> thalweg_table::Result<Vec<RecordBatch>> {
+    let reader = match reader {
+        Some(reader) => reader,
+        none => none.insert(rows.reader()?),
+    };
+    let placed = reader.read(piece)?.into_iter();
+    placed.map(|rows| with_places(schema, rows)).collect()
 }
 
 impl PartitionStream for Pieces {
@@ -168,15 +172,12 @@ impl PartitionStream for Pieces {
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let pieces = Self {
-            schema: Arc::clone(&self.schema),
-            rows: Arc::clone(&self.rows),
-            pieces: self.pieces.clone(),
-        };
+        let (rows, schema) = (Arc::clone(&self.rows), Arc::clone(&self.schema));
+        let mut reader = None;
         let batches = self.pieces.clone().flat_map(move |piece| {
-            let (read, error) = match pieces.read(piece) {
+            let (read, error) = match read(&rows, &mut reader, &schema, piece) {
                 Ok(batches) => (batches, None),
-                Err(error) => (Vec::new(), Some(Err(error))),
+                Err(error) => (Vec::new(), Some(Err(to_datafusion(error)))),
             };
             read.into_iter().map(Ok).chain(error)
         });

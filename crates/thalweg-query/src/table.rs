@@ -102,7 +102,7 @@ impl StoredTable {
         }
     }
 
-    /// What a scan with these conditions has to read.
+    /// The request of a scan with these conditions.
     pub(crate) fn request(&self, filters: &[Expr]) -> Result<ScanRequest> {
         let mut request = ScanRequest::default();
         let mut conditions = Vec::new();

@@ -54,9 +54,7 @@ impl Table {
     /// `Limit` where too many blocks reach out of the range, because rows came late: `maintain` puts them in order; `Conflict`
     /// where other commits came in between again and again. Nothing was deleted then.
     pub fn delete_range(&self, keys: KeyRange, durability: Option<Durability>) -> Result<u64> {
-        self.engine().closed().check()?;
-        let durability = durability.unwrap_or(self.engine().options().durability);
-        delete_range(self, keys, durability)
+        self.delete_picked(durability, &mut || Ok(RowsToDelete::Keys(keys)))
     }
 
     /// Deletes the rows that `pick` returns, in one commit, and returns how many these were. Where other commits came in between,
@@ -78,6 +76,7 @@ impl Table {
             kernel.commit(commit, durability).map(|_| ())
         })?;
         if rows == 0 && durability == Durability::Disk {
+            // That they were deleted already is to survive a power cut as well.
             kernel.flush()?;
         }
         Ok(rows)
@@ -91,20 +90,6 @@ pub enum RowsToDelete {
     Keys(KeyRange),
     /// Those that were picked of a snapshot.
     Picked(Arc<PlacedRows>, PickedRows),
-}
-
-/// Deletes the rows with keys of a range; returns how many there were.
-fn delete_range(table: &Table, keys: KeyRange, durability: Durability) -> Result<u64> {
-    let kernel = table.engine().kernel();
-    let mut plan = || Deletion::of_keys(table, keys);
-    let rows = delete_by(table, &mut plan, &mut |commit| {
-        kernel.commit(commit, durability).map(|_| ())
-    })?;
-    if rows == 0 && durability == Durability::Disk {
-        // That they were deleted already is to survive a power cut as well.
-        kernel.flush()?;
-    }
-    Ok(rows)
 }
 
 /// Deletes what `plan` finds by one commit, which `commit` makes or refuses.
@@ -167,7 +152,7 @@ impl Deletion {
             RowsToDelete::Picked(placed, picked) => (placed, picked),
         };
         let view = placed.view().clone();
-        let (masks, rows) = placed.masks_of(&picked)?;
+        let (masks, rows) = placed.masks_of(picked)?;
         let removed = ReplaceEdit::of_orders(view.snapshot().id);
         Ok((
             view,

@@ -101,29 +101,28 @@ impl PlacedRows {
     ///
     /// # Errors
     /// `Invalid` for columns that do not exist.
-    pub fn reader(&self) -> Result<PlacedReader<'_>> {
+    pub fn reader(self: &Arc<Self>) -> Result<PlacedReader> {
         let reader = Reader::new(
             &self.view,
             self.request.projection.as_deref(),
             KeyRange::ALL,
         )?;
         Ok(PlacedReader {
-            rows: self,
+            rows: Arc::clone(self),
             reader: reader.with_one_nan(self.request.one_nan),
         })
     }
 
     /// The masks that hide the picked rows, and how many these are.
-    pub(crate) fn masks_of(&self, picked: &PickedRows) -> Result<(MaskEdit, u64)> {
+    pub(crate) fn masks_of(&self, picked: PickedRows) -> Result<(MaskEdit, u64)> {
         let mut items: BTreeMap<ItemName, ItemMasks> = BTreeMap::new();
         let (mut parts, mut rows) = (Vec::new(), 0);
-        for (piece, positions) in &picked.0 {
-            let mut positions = positions.clone();
+        for (piece, mut positions) in picked.0 {
             positions.sort_unstable();
             positions.dedup();
             rows += positions.len() as u64;
             let positions = Positions::of_rows(positions);
-            match self.pieces.get(*piece as usize) {
+            match self.pieces.get(piece as usize) {
                 Some(Piece::Block {
                     place, item_rows, ..
                 }) => {
@@ -223,12 +222,12 @@ fn pieces(view: &TableView, request: &ScanRequest) -> Result<Vec<Piece>> {
 }
 
 /// Reads pieces of [`PlacedRows`].
-pub struct PlacedReader<'a> {
-    rows: &'a PlacedRows,
+pub struct PlacedReader {
+    rows: Arc<PlacedRows>,
     reader: Reader,
 }
 
-impl PlacedReader<'_> {
+impl PlacedReader {
     /// The columns, without the places.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {

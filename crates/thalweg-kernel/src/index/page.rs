@@ -365,7 +365,7 @@ impl Page {
             .map_err(|fault| fault.at(address, subject()))
     }
 
-    /// What a page begins with.
+    /// The first bytes of a page.
     pub(crate) const MAGIC: [u8; 4] = MAGIC;
 
     /// Bytes of a page in front of its entries.

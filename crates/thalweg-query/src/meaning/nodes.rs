@@ -43,15 +43,25 @@ pub(super) fn holds(
     };
     let in_columns =
         |schema: &Schema| { schema.fields().iter() }.any(|field| is(field.data_type()));
+    let is_source = |node: &LogicalPlan| match node {
+        LogicalPlan::TableScan(scan) => in_columns(&scan.source.schema()),
+        LogicalPlan::Values(values) => in_columns(values.schema.as_arrow()),
+        _ => false,
+    };
+    has(plan, is_source, makes)
+}
+
+/// Whether a plan has such a node, or an expression with such a part.
+pub(super) fn has(
+    plan: &LogicalPlan,
+    is_node: impl Fn(&LogicalPlan) -> bool,
+    is_part: impl Fn(&Expr) -> Result<bool>,
+) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= match node {
-            LogicalPlan::TableScan(scan) => in_columns(&scan.source.schema()),
-            LogicalPlan::Values(values) => in_columns(values.schema.as_arrow()),
-            _ => false,
-        };
+        found |= is_node(node);
         node.apply_expressions(|expr| {
-            found = found || expr.exists(makes)?;
+            found = found || expr.exists(&is_part)?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(match found {

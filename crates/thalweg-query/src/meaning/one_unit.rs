@@ -10,11 +10,11 @@
 //! of differences in seconds would be cut to whole ones.
 
 use super::dates::sum_of_time;
-use super::nodes::{columns_of, holds, in_one_node, of_case, of_list, recomputed};
-use super::time_unit::{is_constant, is_null, is_open, time, worked_out_ns};
+use super::nodes::{columns_of, has, holds, in_one_node, of_case, of_list, recomputed};
+use super::time_unit::{compares, is_constant, is_null, is_open, time, worked_out_ns};
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -72,7 +72,7 @@ fn is_needed(plan: &LogicalPlan) -> Result<bool> {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 *op == Operator::Minus
-                    || (is_comparison(*op) && !is_constant(left) && !is_constant(right))
+                    || (compares(*op) && !is_constant(left) && !is_constant(right))
             }
             Expr::InList(_) | Expr::Case(_) => true,
             Expr::Between(Between { low, high, .. }) => !is_constant(low) || !is_constant(high),
@@ -101,27 +101,6 @@ fn fixes_types(plan: &LogicalPlan) -> Result<bool> {
     has(plan, is_recursive, is_outer)
 }
 
-/// Whether a plan has such a node, or an expression with such a part.
-fn has(
-    plan: &LogicalPlan,
-    is_node: impl Fn(&LogicalPlan) -> bool,
-    is_part: impl Fn(&Expr) -> Result<bool>,
-) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found |= is_node(node);
-        node.apply_expressions(|expr| {
-            found = found || expr.exists(&is_part)?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(match found {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
-        })
-    })?;
-    Ok(found)
-}
-
 fn is_coarse(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(unit, _) if *unit != TimeUnit::Nanosecond)
 }
@@ -129,7 +108,7 @@ fn is_coarse(data_type: &DataType) -> bool {
 fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if is_comparison(op) && !is_constant(&left) && !is_constant(&right) =>
+            if compares(op) && !is_constant(&left) && !is_constant(&right) =>
         {
             of_two(*left, op, *right, schema)
         }
@@ -163,14 +142,6 @@ fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         other => Transformed::no(other),
     })
-}
-
-fn is_comparison(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(
-        op,
-        Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
-    )
 }
 
 fn of_two(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Transformed<Expr> {
@@ -347,7 +318,7 @@ fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(united)))
 }
 
-/// What a query gives in one of its columns, and the type of that.
+/// The expression of one output column of a query, and its type.
 fn value_at(query: &LogicalPlan, place: usize) -> Option<(Expr, DataType)> {
     let data_type = query.schema().fields().get(place)?.data_type().clone();
     let value = match query {
