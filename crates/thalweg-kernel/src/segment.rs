@@ -211,7 +211,8 @@ pub(crate) fn make_spare(
         while capacity_bytes - at > SYNCED_FILL_BYTES {
             fill_with_zeros(file, at..at + SYNCED_FILL_BYTES)?;
             at += SYNCED_FILL_BYTES;
-            file.sync_data()?;
+            // All of it, as below: its size is new, so that a sync of its data alone would cost the same.
+            file.sync_all()?;
         }
         fill_with_zeros(file, at..capacity_bytes)?;
         file.sync_all()
