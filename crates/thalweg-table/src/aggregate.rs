@@ -1,5 +1,6 @@
 //! Aggregates over ranges and buckets of the order key: from summaries where all rows below an entry of the index lie
-//! inside one bucket and none of them is deleted, from rows elsewhere. The same for every layout with an order key.
+//! inside one bucket and none of them is deleted, from summaries of the rows that are left of blocks where they are known, from rows
+//! elsewhere. The same for every layout with an order key.
 //!
 //! Invariants: counts, minima, maxima and integer sums equal those of the rows; float sums differ by less than 1e-12 of the
 //! sum of the magnitudes, because summaries carry their rounding error along. Results are merged in the order of the
@@ -7,6 +8,7 @@
 
 use crate::deleted_rows::{Block, step_into};
 use crate::error::invalid;
+use crate::left_rows::{AllLeftRows, BlockName, LeftRows};
 use crate::order::gallop;
 use crate::pool::Ticket;
 use crate::range::KeyRange;
@@ -18,7 +20,8 @@ use crate::table::TableView;
 use arrow_array::RecordBatch;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use thalweg_kernel::index::{Entry, Step};
+use thalweg_kernel::index::{Entry, Place, Step};
+use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
@@ -169,7 +172,7 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
     let KeyRange { first, last } = reader.keys();
     let mut walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
     let mut jobs: VecDeque<Ticket<Result<Groups>>> = VecDeque::new();
-    let mut edges: Vec<Block> = Vec::new();
+    let mut edges: Vec<Edge> = Vec::new();
     let mut reading = Reading {
         view,
         reader,
@@ -179,14 +182,23 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
     let (mut answered, mut read) = (0, 0);
     while let Some(edge) = walk.next_at(|entry, place| {
         // Its summaries count deleted rows as well.
-        if table.hides_below(entry, place.as_ref()) || !groups.add_entry(reader, entry) {
+        if table.hides_below(entry, place.as_ref()) || !groups.add_entry(entry) {
             return step_into(table, entry, place);
         }
         answered += entry.blocks;
         Step::Skip
     })? {
-        edges.push(Block::found(table, edge, walk.place()));
-        read += 1;
+        let edge = Edge::found(
+            view,
+            groups,
+            Block::found(table, edge, walk.place()),
+            walk.place(),
+        );
+        match edge.left {
+            Some(_) => answered += 1,
+            None => read += 1,
+        }
+        edges.push(edge);
         if edges.len() == JOB_BLOCKS {
             reading.start(std::mem::take(&mut edges), groups);
             if reading.jobs.len() > 2 * engine.options().threads {
@@ -209,6 +221,54 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
     Ok(())
 }
 
+/// A block that the index does not answer for.
+struct Edge {
+    block: Block,
+    /// The group that all of its rows are in, where some of them are deleted, and its name.
+    whole: Option<(i128, BlockName)>,
+    /// What is known of the rows that are left of it.
+    left: Option<Arc<LeftRows>>,
+}
+
+impl Edge {
+    fn found(view: &TableView, groups: &Groups, block: Block, place: Option<Place>) -> Self {
+        let name = place.map(|place| BlockName::new(view.snapshot().id, place));
+        let whole = match &block.mask {
+            Some(_) => groups.group_of_all(&block.entry).zip(name),
+            None => None,
+        };
+        let left = match (&whole, &block.mask) {
+            (Some((_, name)), Some(BlockMask::Rows(hidden))) => {
+                let left = view.engine().left_rows().get(name, hidden);
+                left.filter(|left| left.columns(&groups.nothing).is_some())
+            }
+            _ => None,
+        };
+        Self { block, whole, left }
+    }
+
+    /// Adds its rows to groups, from what is known of them or by reading them.
+    fn add_to(&self, groups: &mut Groups, reader: &Reader, all: &AllLeftRows) -> Result<()> {
+        if let (Some((number, _)), Some(left)) = (&self.whole, &self.left)
+            && let Some(columns) = left.columns(&groups.nothing)
+        {
+            groups.add(*number, left.rows, columns.into_iter());
+            return Ok(());
+        }
+        let rows = reader.sorted_block(&self.block)?;
+        let (Some((number, name)), Some(hidden)) = (&self.whole, self.block.hidden()?) else {
+            groups.add_rows(reader.ids(), &rows);
+            return Ok(());
+        };
+        let columns = reader.ids().iter().zip(rows.batch.columns());
+        let columns: Vec<_> = columns.map(|(id, array)| summarise(*id, array)).collect();
+        let count = rows.keys.len() as u64;
+        groups.add(*number, count, columns.iter().copied());
+        all.keep(*name, hidden, count, columns);
+        Ok(())
+    }
+}
+
 /// Blocks that are being read.
 struct Reading<'a> {
     view: &'a TableView,
@@ -218,17 +278,17 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn start(&mut self, edges: Vec<Block>, groups: &Groups) {
+    fn start(&mut self, edges: Vec<Edge>, groups: &Groups) {
         let mut part = groups.empty();
         let reader = Arc::clone(self.reader);
+        let all = Arc::clone(self.view.engine().left_rows());
+        let reads = edges.iter().any(|edge| edge.left.is_none());
         let ticket = Ticket::new(move || {
-            for edge in &edges {
-                part.add_rows(reader.ids(), &reader.sorted_block(edge)?);
-            }
+            { edges.iter() }.try_for_each(|edge| edge.add_to(&mut part, &reader, &all))?;
             Ok(part)
         });
         // The first job is needed at once: waking a worker for it takes longer than most aggregates.
-        if self.submitted || !self.jobs.is_empty() {
+        if reads && (self.submitted || !self.jobs.is_empty()) {
             self.view.engine().pool().submit(&ticket);
             self.submitted = true;
         }
@@ -245,6 +305,7 @@ impl Reading<'_> {
 
 /// The groups found so far, by the number of the bucket.
 struct Groups {
+    keys: KeyRange,
     bucket: Option<Bucket>,
     /// Summaries of no rows, one for each column.
     nothing: Arc<[ColumnSummary]>,
@@ -265,6 +326,7 @@ impl Groups {
             .map(|(id, kind)| ColumnSummary::empty(*id, kind))
             .collect();
         Self {
+            keys: reader.keys(),
             bucket,
             nothing,
             found: BTreeMap::new(),
@@ -273,6 +335,7 @@ impl Groups {
 
     fn empty(&self) -> Self {
         Self {
+            keys: self.keys,
             bucket: self.bucket,
             nothing: Arc::clone(&self.nothing),
             found: BTreeMap::new(),
@@ -296,18 +359,26 @@ impl Groups {
             .for_each(|(known, column)| *known = known.merge(&column));
     }
 
-    /// Adds all rows below an entry if its summaries hold all that is wanted; returns whether they do.
-    fn add_entry(&mut self, reader: &Reader, entry: &Entry) -> bool {
+    /// The group that all rows below an entry are in; `None`: some are in another one, or not wanted.
+    fn group_of_all(&self, entry: &Entry) -> Option<i128> {
         let number = self.number(entry.key_min);
-        let within = reader.keys().covers(entry.key_min, entry.key_max)
-            && number == self.number(entry.key_max);
+        let within =
+            self.keys.covers(entry.key_min, entry.key_max) && number == self.number(entry.key_max);
+        within.then_some(number)
+    }
+
+    /// Adds all rows below an entry if its summaries hold all that is wanted; returns whether they do.
+    fn add_entry(&mut self, entry: &Entry) -> bool {
+        let Some(number) = self.group_of_all(entry) else {
+            return false;
+        };
         let known = |nothing: &ColumnSummary| {
             entry
                 .covering_summary(nothing.column_id)
                 .filter(|summary| summary.kind == nothing.kind)
         };
         let nothing = Arc::clone(&self.nothing);
-        if !within || !nothing.iter().all(|column| known(column).is_some()) {
+        if !nothing.iter().all(|column| known(column).is_some()) {
             return false;
         }
         self.add(

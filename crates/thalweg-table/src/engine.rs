@@ -9,6 +9,7 @@ use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::jobs::board::{Board, JobLimits, JobThread, MaintenanceMode};
 use crate::layouts::Layouts;
+use crate::left_rows::AllLeftRows;
 use crate::maintain::raw_sizes::RawSizes;
 use crate::pool::Pool;
 use crate::table_turns::{AllTurns, TableTurns};
@@ -141,6 +142,7 @@ struct Inner {
     definitions: Arc<Definitions>,
     pool: Arc<Pool>,
     encoders: Arc<Encoders>,
+    left_rows: Arc<AllLeftRows>,
     closed: Closed,
     /// Held by whoever maintains a table.
     maintenance: Turns<Maintenance>,
@@ -188,6 +190,7 @@ impl Engine {
             definitions,
             pool,
             encoders: Arc::default(),
+            left_rows: Arc::default(),
             closed,
             maintenance: Turns::new(Maintenance {
                 has_garbage: may_have_garbage,
@@ -340,6 +343,10 @@ impl Engine {
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.handle.inner.pool
+    }
+
+    pub(crate) fn left_rows(&self) -> &Arc<AllLeftRows> {
+        &self.handle.inner.left_rows
     }
 
     pub(crate) fn encoders(&self) -> &Arc<Encoders> {

@@ -17,6 +17,7 @@ mod json;
 mod late;
 pub mod layout;
 mod layouts;
+mod left_rows;
 mod open_parts;
 pub mod options;
 pub mod rows;

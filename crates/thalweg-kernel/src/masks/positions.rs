@@ -256,7 +256,8 @@ impl Positions {
     }
 
     /// Bytes that [`Positions::put`] appends.
-    pub(crate) fn len_bytes(&self) -> usize {
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
         1 + self.bytes.len()
     }
 

@@ -1,0 +1,101 @@
+//! Summaries of the rows that masks leave of blocks, kept in memory: summaries of the index count deleted rows as well.
+//!
+//! Invariants: a summary is of the rows of one block that one mask leaves, computed from these rows, so that it is as exact as one
+//! of the index, whatever was deleted. It is found for this mask alone: one position more, and it is another one.
+//!
+//! Rejected: to take sums of what is deleted away from sums of all. A deleted outlier leaves nothing of the digits of a sum of
+//! floats, and no minimum or maximum comes from a difference.
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use thalweg_kernel::TableId;
+use thalweg_kernel::index::{ItemName, Place};
+use thalweg_kernel::masks::Positions;
+use thalweg_kernel::summary::ColumnSummary;
+
+/// Memory for all summaries of a database: those of some 30,000 blocks with a mask and six columns.
+const CACHE_BYTES: u64 = 32 << 20;
+/// What a kept block takes beside its columns and its mask.
+const BLOCK_BYTES: usize = 160;
+
+/// A block of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BlockName {
+    table: TableId,
+    item: ItemName,
+    rank: u64,
+}
+
+impl BlockName {
+    pub(crate) fn new(table: TableId, place: Place) -> Self {
+        let Place { item, rank } = place;
+        Self { table, item, rank }
+    }
+}
+
+/// What a mask leaves of a block.
+#[derive(Debug)]
+pub(crate) struct LeftRows {
+    hidden: Positions,
+    pub(crate) rows: u64,
+    columns: Vec<ColumnSummary>,
+}
+
+impl LeftRows {
+    /// The summaries of these columns, if all are known.
+    pub(crate) fn columns(&self, wanted: &[ColumnSummary]) -> Option<Vec<ColumnSummary>> {
+        let known = |wanted: &ColumnSummary| {
+            let is_it =
+                |of: &&ColumnSummary| of.column_id == wanted.column_id && of.kind == wanted.kind;
+            self.columns.iter().find(is_it).copied()
+        };
+        wanted.iter().map(known).collect()
+    }
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<BlockName, Arc<LeftRows>> for Weigh {
+    fn weight(&self, _: &BlockName, left: &Arc<LeftRows>) -> u64 {
+        let columns = left.columns.len() * size_of::<ColumnSummary>();
+        (BLOCK_BYTES + columns + left.hidden.len_bytes()) as u64
+    }
+}
+
+/// The summaries of a database.
+pub(crate) struct AllLeftRows(Cache<BlockName, Arc<LeftRows>, Weigh>);
+
+impl Default for AllLeftRows {
+    fn default() -> Self {
+        Self(Cache::with_weighter(1_000, CACHE_BYTES, Weigh))
+    }
+}
+
+impl AllLeftRows {
+    /// What this mask leaves of a block, as far as it is known.
+    pub(crate) fn get(&self, block: &BlockName, hidden: &Positions) -> Option<Arc<LeftRows>> {
+        self.0.get(block).filter(|left| left.hidden == *hidden)
+    }
+
+    /// Keeps summaries of the rows that a mask leaves of a block, beside those of other columns that are known.
+    pub(crate) fn keep(
+        &self,
+        block: BlockName,
+        hidden: &Positions,
+        rows: u64,
+        columns: Vec<ColumnSummary>,
+    ) {
+        let known = self.get(&block, hidden);
+        let others = known.iter().flat_map(|known| &known.columns).copied();
+        let is_other = |of: &ColumnSummary| columns.iter().all(|new| new.column_id != of.column_id);
+        let others: Vec<ColumnSummary> = others.filter(is_other).collect();
+        let left = LeftRows {
+            hidden: hidden.clone(),
+            rows,
+            columns: [columns, others].concat(),
+        };
+        self.0.insert(block, Arc::new(left));
+    }
+}
