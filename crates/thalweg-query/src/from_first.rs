@@ -68,8 +68,12 @@ fn places(tokens: &[TokenWithSpan]) -> Places {
                     level.leads_to_query = leads_to_query(keyword);
                 }
                 match keyword {
-                    // `WITH ... DELETE FROM t` is refused under its own name.
-                    Keyword::SELECT | Keyword::VALUES | Keyword::DELETE => level.has_select = true,
+                    // `WITH ... DELETE FROM t`, `WITH ... UPDATE t SET ... FROM other`: these are no queries.
+                    Keyword::SELECT
+                    | Keyword::VALUES
+                    | Keyword::DELETE
+                    | Keyword::UPDATE
+                    | Keyword::MERGE => level.has_select = true,
                     // `* EXCEPT (v)` leaves columns out.
                     Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT
                         if before != Some(&Token::Mul) =>

@@ -109,24 +109,40 @@ pub(crate) fn assigned(
     of_query: bool,
 ) -> impl Iterator<Item = Result<RecordBatch>> {
     let definition = table.definition();
-    let mut refusals = Refusals {
-        table: table.name(),
-        before: 0,
-        of_query,
-    };
+    let mut before = 0;
+    let table = table.name();
     batches.map(move |batch| {
         let batch = batch?;
-        let assigned = assign_batch(&definition, positions, &batch, &refusals)?;
-        refusals.before += batch.num_rows();
-        Ok(assigned)
+        let refusals = Refusals {
+            table,
+            before: Some(before),
+            of_query,
+        };
+        before += batch.num_rows();
+        assign_batch(&definition, positions, &batch, &refusals)
     })
+}
+
+/// Rows of a query whose columns stand for `positions`, as rows of the table. Its errors do not number rows: these have no order that a
+/// user knows.
+pub(crate) fn stored(
+    table: &Table,
+    positions: &[usize],
+    rows: &RecordBatch,
+) -> Result<RecordBatch> {
+    let refusals = Refusals {
+        table: table.name(),
+        before: None,
+        of_query: true,
+    };
+    assign_batch(&table.definition(), positions, rows, &refusals)
 }
 
 /// The errors for values that columns do not take.
 struct Refusals<'a> {
     table: &'a str,
-    /// Rows before those of the batch, which messages count too.
-    before: usize,
+    /// Rows before those of the batch, which messages count too. `None`: messages number no rows.
+    before: Option<usize>,
     of_query: bool,
 }
 
@@ -138,9 +154,12 @@ impl Refusals<'_> {
     }
 
     fn of_value(&self, column: &Column, array: &ArrayRef, row: usize, why: &str) -> Error {
-        let number = self.before + row;
         let value = shown_value(array, row);
-        self.of(column, &format!("row {number} holds {value}, which {why}"))
+        let row = match self.before {
+            Some(before) => format!("row {}", before + row),
+            None => "a row".to_owned(),
+        };
+        self.of(column, &format!("{row} holds {value}, which {why}"))
     }
 
     /// The error for an array that is not cast: of texts it names the first that is no value of the type.

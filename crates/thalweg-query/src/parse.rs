@@ -20,8 +20,8 @@ use crate::wording::syntax;
 use datafusion::error::DataFusionError;
 use datafusion_sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
 use datafusion_sql::sqlparser::ast::{
-    CreateTable, Delete, DescribeAlias, Expr, Insert, ObjectName, ObjectType, Query, SetExpr,
-    ShowStatementOptions, Statement as SqlStatement, Truncate,
+    CreateTable, Delete, DescribeAlias, Expr, Insert, Merge, ObjectName, ObjectType, Query,
+    SetExpr, ShowStatementOptions, Statement as SqlStatement, Truncate, Update, With,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -47,10 +47,14 @@ pub(crate) enum Request {
     Query(Box<DfStatement>),
     /// INSERT INTO.
     Insert(Box<Insert>),
-    /// DELETE FROM.
-    Delete(Box<Delete>),
+    /// DELETE FROM, perhaps after WITH.
+    Delete(Box<Delete>, Option<With>),
     /// TRUNCATE.
     Truncate(Box<Truncate>),
+    /// UPDATE, perhaps after WITH.
+    Update(Box<Update>, Option<With>),
+    /// MERGE INTO, perhaps after WITH.
+    Merge(Box<Merge>, Option<With>),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
     /// DROP TABLE.
@@ -76,8 +80,10 @@ impl Request {
         matches!(
             self,
             Self::Insert(_)
-                | Self::Delete(_)
+                | Self::Delete(..)
                 | Self::Truncate(_)
+                | Self::Update(..)
+                | Self::Merge(..)
                 | Self::CreateTable(_)
                 | Self::DropTables { .. }
         )
@@ -557,8 +563,10 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
     match statement {
         SqlStatement::Query(query) => classify_query(query),
         SqlStatement::Insert(insert) => Ok(Request::Insert(Box::new(insert))),
-        SqlStatement::Delete(delete) => Ok(Request::Delete(Box::new(delete))),
+        SqlStatement::Delete(delete) => Ok(Request::Delete(Box::new(delete), None)),
         SqlStatement::Truncate(truncate) => Ok(Request::Truncate(Box::new(truncate))),
+        SqlStatement::Update(update) => Ok(Request::Update(Box::new(update), None)),
+        SqlStatement::Merge(merge) => Ok(Request::Merge(Box::new(merge), None)),
         SqlStatement::CreateTable(create) => Ok(Request::CreateTable(Box::new(create))),
         SqlStatement::Drop {
             object_type: ObjectType::Table,
@@ -625,13 +633,27 @@ fn classify_query(mut query: Box<Query>) -> Result<Request> {
         let insert = SqlStatement::Insert(insert.clone());
         return classify_sql(insert);
     }
+    let with = query.with.take();
     match query.body.as_ref() {
-        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-            Err(unsupported("WITH is offered for SELECT and INSERT only"))
+        SetExpr::Update(SqlStatement::Update(update)) => {
+            Ok(Request::Update(Box::new(update.clone()), with))
         }
-        _ => Ok(Request::Query(Box::new(DfStatement::Statement(Box::new(
-            SqlStatement::Query(query),
-        ))))),
+        SetExpr::Delete(SqlStatement::Delete(delete)) => {
+            Ok(Request::Delete(Box::new(delete.clone()), with))
+        }
+        SetExpr::Merge(SqlStatement::Merge(merge)) => {
+            Ok(Request::Merge(Box::new(merge.clone()), with))
+        }
+        SetExpr::Insert(_) => Err(unsupported(
+            "WITH stands once: before INSERT INTO or before its SELECT",
+        )),
+        _ => {
+            query.with = with;
+            let query = SqlStatement::Query(query);
+            Ok(Request::Query(Box::new(DfStatement::Statement(Box::new(
+                query,
+            )))))
+        }
     }
 }
 
@@ -650,9 +672,12 @@ fn instead(word: &str) -> &'static str {
 
 fn refuse(statement: &SqlStatement) -> Error {
     let what: &dyn Display = match statement {
-        SqlStatement::Update { .. } => &"UPDATE",
-        SqlStatement::AlterTable { .. } => &"ALTER TABLE",
-        SqlStatement::Merge { .. } => &"MERGE",
+        SqlStatement::AlterTable { .. } => {
+            return unsupported(
+                "ALTER TABLE is not offered by this version: CREATE TABLE other WITH (time = 'ts') AS SELECT ... FROM t makes a table \
+                 with other columns",
+            );
+        }
         SqlStatement::Copy { .. } => &"COPY",
         SqlStatement::CreateView { .. } => &"CREATE VIEW",
         SqlStatement::CreateIndex(_) => {
@@ -679,14 +704,7 @@ fn refuse(statement: &SqlStatement) -> Error {
             ));
         }
     };
-    let way = match statement {
-        SqlStatement::Update { .. } => "SELECT * REPLACE (v * 2 AS v) FROM t makes a changed table",
-        SqlStatement::AlterTable { .. } => "SELECT ... FROM t makes a table with other columns",
-        _ => return unsupported(format!("{what} is not offered by this version")),
-    };
-    unsupported(format!(
-        "{what} is not offered by this version: CREATE TABLE other WITH (time = 'ts') AS {way}"
-    ))
+    unsupported(format!("{what} is not offered by this version"))
 }
 
 /// Whether SHOW is to leave something out.
@@ -747,7 +765,7 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_named() {
         for (text, word) in [
-            ("UPDATE t SET a = 1", "UPDATE"),
+            ("CREATE VIEW w AS SELECT * FROM t", "CREATE VIEW"),
             ("ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE"),
             ("COPY t TO 'x.csv'", "COPY"),
             ("COPY t FROM 'x.csv'", "COPY"),
@@ -776,7 +794,6 @@ mod tests {
                 "TABLESAMPLE",
             ),
             ("SELECT v FROM t FORMAT CSV", "FORMAT"),
-            ("WITH a AS (SELECT 1) UPDATE t SET v = 1", "WITH"),
         ] {
             let (kind, message) = refused(text);
             assert_eq!(kind, ErrorKind::Unsupported, "{text}: {message}");

@@ -3,13 +3,14 @@
 //! Invariants: statements that change something are done when the call returns; a query sees the snapshot of its call;
 //! sessions of one database share threads and plans, and each has its own settings, which hold for all of its statements.
 
-mod deletes;
+mod edits;
 
 use crate::catalog::{Resolver, plain_name};
 use crate::deadline::Deadline;
-use crate::delete::Deleting;
 use crate::dialect::output_names::Named;
 use crate::dialect::plain_values;
+use crate::edits::delete::Deleting;
+use crate::edits::{Editing, Merging, Updating};
 use crate::error::{cancelled, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::memory;
@@ -205,8 +206,8 @@ impl Session {
         self.sql_while(text, params, extra, &|| true)
     }
 
-    /// Runs a statement as [`Self::sql`] does, for a caller that may cancel it. INSERT, DELETE, CREATE TABLE AS and SUMMARIZE call `go_on`
-    /// every now and then while they read a query; if that returns false, they store nothing and fail. Other statements are done
+    /// Runs a statement as [`Self::sql`] does, for a caller that may cancel it. INSERT, DELETE, UPDATE, MERGE, CREATE TABLE AS and SUMMARIZE call
+    /// `go_on` every now and then while they read a query; if that returns false, they store nothing and fail. Other statements are done
     /// soon.
     ///
     /// # Errors
@@ -454,10 +455,14 @@ impl Session {
                 Some(query) => statement_of(query),
                 None => return Ok(Vec::new()),
             },
-            Request::Delete(delete) => match Deleting::of(delete)?.queries()? {
-                Some((rows, _)) => rows,
-                None => return Ok(Vec::new()),
-            },
+            Request::Delete(delete, with) => {
+                match Deleting::of(delete, with.as_ref())?.queries()? {
+                    Some((rows, _)) => rows,
+                    None => return Ok(Vec::new()),
+                }
+            }
+            Request::Update(update, with) => Updating::of(update, with.as_ref())?.read_tables()?,
+            Request::Merge(merge, with) => Merging::of(merge, with.as_ref())?.read_tables()?,
             _ => return Ok(Vec::new()),
         };
         // Names as they are written: variables of the caller's language have capitals.
@@ -490,12 +495,27 @@ impl Session {
         match request {
             Request::Query(query) => self.query(statement, query, &params, call),
             Request::Insert(insert) => self.insert(statement, insert, &params, call),
-            Request::Delete(delete) => {
-                self.delete(statement, &Deleting::of(delete)?, &params, call)
-            }
+            Request::Delete(delete, with) => self.delete(
+                statement,
+                &Deleting::of(delete, with.as_ref())?,
+                &params,
+                call,
+            ),
             Request::Truncate(truncate) => {
                 self.delete(statement, &Deleting::of_truncate(truncate)?, &params, call)
             }
+            Request::Update(update, with) => self.edit(
+                statement,
+                &Updating::of(update, with.as_ref())?,
+                &params,
+                call,
+            ),
+            Request::Merge(merge, with) => self.edit(
+                statement,
+                &Merging::of(merge, with.as_ref())?,
+                &params,
+                call,
+            ),
             Request::CreateTable(create) if create.query.is_some() => {
                 self.create_table_as(statement, create, &params, call)
             }

@@ -217,6 +217,35 @@ pub(crate) fn commit_of(
     intake.finish().map_err(|e| table.name_error(e))
 }
 
+/// Rows that a statement stores together with what it deletes.
+pub struct NewRows<'a>(Intake<'a>);
+
+impl<'a> NewRows<'a> {
+    pub(crate) fn new(table: &'a Table, shape: &'a Shape) -> Self {
+        // Who hands them over can break off itself.
+        Self(Intake::new(table, shape, &|| true))
+    }
+
+    /// Adds rows, with columns as [`Table::append`] takes them.
+    ///
+    /// # Errors
+    /// As [`Table::append`].
+    pub fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        let pushed = self.0.push(rows);
+        pushed.map_err(|error| self.0.table.name_error(error))
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.0.rows
+    }
+
+    /// The commit that stores them and how many they are. `beside_bytes` more are to fit its frame.
+    pub(crate) fn finish(mut self, beside_bytes: u64) -> Result<(Commit, u64)> {
+        self.0.limits.group_bytes = self.0.limits.group_bytes.saturating_sub(beside_bytes);
+        self.0.finish()
+    }
+}
+
 /// The batches of an append, for as long as they are few to be read more than once.
 struct Input<'a> {
     closed: &'a Closed,

@@ -1,12 +1,13 @@
-//! Deleting rows: all with keys of a range, or some that were picked.
+//! Deleting rows: all with keys of a range, or some that were picked; and storing others in their place.
 //!
 //! Invariants
 //! - What is deleted are the rows of one snapshot, by one commit; where another one came in between that it cannot stand beside,
-//!   it is planned anew from a newer snapshot.
+//!   it is planned anew from a newer snapshot. What is stored in their place comes with the same commit, of the same columns.
 //! - Of a range only what lies at its borders is read: items that lie in it leave as runs, blocks of a fragment that sticks out
 //!   of it are hidden as a whole, and of blocks that stick out themselves the keys are read.
 //! - What is hidden already is not hidden again: the rows that a call reports are those that it has deleted.
 
+use crate::append::NewRows;
 use crate::deleted_rows::Block;
 use crate::placed_rows::{PickedRows, PlacedRows};
 use crate::range::KeyRange;
@@ -68,11 +69,24 @@ impl Table {
         durability: Option<Durability>,
         pick: &mut dyn FnMut() -> Result<RowsToDelete>,
     ) -> Result<u64> {
+        self.edit_rows(durability, &mut |_| pick())
+    }
+
+    /// Deletes the rows that `pick` returns and stores those that it hands over, in one commit, and returns how many were deleted. It
+    /// is called again as [`Self::delete_picked`] says.
+    ///
+    /// # Errors
+    /// As [`Self::delete_picked`]; those of [`Self::append`] for the rows to be stored. Nothing has changed then.
+    pub fn edit_rows(
+        &self,
+        durability: Option<Durability>,
+        pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
+    ) -> Result<u64> {
         self.engine().closed().check()?;
         let durability = durability.unwrap_or(self.engine().options().durability);
         let kernel = self.engine().kernel();
-        let mut plan = || Deletion::of_picked(self, pick()?);
-        let rows = delete_by(self, &mut plan, &mut |commit| {
+        let mut plan = || Change::of_picked(self, pick);
+        let rows = change_by(self, &mut plan, &mut |commit| {
             kernel.commit(commit, durability).map(|_| ())
         })?;
         if rows == 0 && durability == Durability::Disk {
@@ -92,10 +106,10 @@ pub enum RowsToDelete {
     Picked(Arc<PlacedRows>, PickedRows),
 }
 
-/// Deletes what `plan` finds by one commit, which `commit` makes or refuses.
-fn delete_by(
+/// Makes the change that `plan` finds by one commit, which `commit` makes or refuses, and returns how many rows it has deleted.
+fn change_by(
     table: &Table,
-    plan: &mut dyn FnMut() -> Result<(TableView, Deletion)>,
+    plan: &mut dyn FnMut() -> Result<Change>,
     commit: &mut dyn FnMut(Commit) -> Result<()>,
 ) -> Result<u64> {
     let engine = table.engine();
@@ -107,15 +121,17 @@ fn delete_by(
         if !turn.wait_if_due(conflicts, &|| closed.check().is_ok()) {
             closed.check()?;
         }
-        let (view, planned) = plan().map_err(|e| table.name_error(e))?;
-        let rows = planned.rows;
-        let Some(planned) = planned.into_commit(&view) else {
-            return Ok(0);
-        };
-        match commit(planned) {
+        let mut rows = 0;
+        let done = plan().and_then(|change| {
+            rows = change.deletion.rows;
+            let done = change.into_commit().map_or(Ok(()), &mut *commit);
+            done.map_err(|e| table.name_error(e))
+        });
+        match done {
             Ok(()) => return Ok(rows),
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MAX_CONFLICTS => {
                 conflicts += 1;
+                table.refresh()?;
             }
             // The room for masks is the same for all tables.
             Err(e)
@@ -132,7 +148,50 @@ fn delete_by(
                 has_encoded = true;
                 engine.kernel().encode_open_rows(table.id())?;
             }
-            Err(e) => return Err(table.name_error(e)),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// A deletion and the rows that are stored with it, as planned from a snapshot.
+struct Change {
+    view: TableView,
+    deletion: Deletion,
+    /// The commit of the new rows alone.
+    added: Commit,
+    added_rows: u64,
+}
+
+impl Change {
+    /// Of the rows that a statement picks, and of those that it stores.
+    fn of_picked(
+        table: &Table,
+        pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
+    ) -> Result<Self> {
+        let shape = table.shape();
+        let mut new = NewRows::new(table, &shape);
+        let named = |error| table.name_error(error);
+        let (view, deletion) = Deletion::of_picked(table, pick(&mut new)?).map_err(named)?;
+        if new.rows() > 0 && view.snapshot().definition_version != shape.version {
+            let message = "the definition of the table changed meanwhile";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let (added, added_rows) = new
+            .finish(deletion.masks.len_bytes() as u64)
+            .map_err(named)?;
+        Ok(Self {
+            view,
+            deletion,
+            added,
+            added_rows,
+        })
+    }
+
+    /// `None`: there is nothing to be deleted or stored.
+    fn into_commit(self) -> Option<Commit> {
+        match self.deletion.rows {
+            0 => (self.added_rows > 0).then_some(self.added),
+            _ => Some(self.deletion.with(&self.view, self.added)),
         }
     }
 }
@@ -214,22 +273,16 @@ impl Deletion {
         })
     }
 
-    /// `None`: there is nothing to be deleted.
-    fn into_commit(self, view: &TableView) -> Option<Commit> {
-        if self.rows == 0 {
-            return None;
-        }
-        let mut commit = Commit {
-            runs_of: vec![view.snapshot().clone()],
-            ..Commit::default()
-        };
+    /// A commit with the deletion as well.
+    fn with(self, view: &TableView, mut commit: Commit) -> Commit {
+        commit.runs_of.push(view.snapshot().clone());
         if self.removed.deleted > 0 {
             commit.edits.push(Edit::Replace(self.removed));
         }
         if !(self.masks.items.is_empty() && self.masks.parts.is_empty()) {
             commit.masks.push(self.masks);
         }
-        Some(commit)
+        commit
     }
 }
 
@@ -445,8 +498,8 @@ mod tests {
         let merging = engine.maintenance().wait(&|| true).unwrap();
         let mut attempts = 0;
         let keys = KeyRange { first: 1, last: 2 };
-        let mut plan = || Deletion::of_keys(&table, keys);
-        let deleted = delete_by(&table, &mut plan, &mut |commit| {
+        let mut plan = || Change::of_picked(&table, &mut |_| Ok(RowsToDelete::Keys(keys)));
+        let deleted = change_by(&table, &mut plan, &mut |commit| {
             attempts += 1;
             if attempts < 8 {
                 return Err(Error::new(ErrorKind::Conflict, "somebody else was faster"));

@@ -70,6 +70,7 @@ mod unlisted;
 pub mod wide;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
+pub use append::NewRows;
 pub use appender::Appender;
 pub use catalog::DatabaseView;
 pub use delete::RowsToDelete;

@@ -1,4 +1,4 @@
-//! Rows of a table as they lie, each with its place: for statements that pick some of them to be deleted.
+//! Rows of a table as they lie, each with its place: for statements that delete or change some of them.
 //!
 //! Invariants: a place names one row of one snapshot: its *piece*, a block or the open rows of one commit, and its position there.
 //! Rows that are deleted already have none. Rows come as they are stored, not in the order of keys: nothing is merged.
@@ -62,6 +62,14 @@ impl PickedRows {
                 }
             }
         }
+    }
+
+    /// Whether some row was added more than once.
+    pub fn repeats(&mut self) -> bool {
+        self.0.values_mut().any(|positions| {
+            positions.sort_unstable();
+            positions.windows(2).any(|two| two[0] == two[1])
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Ranges that are deleted while others write: each row is deleted once or is there, and no call loses its races for ever.
+//! Rows that are deleted and changed while others write: each is deleted once or is there, no change is lost, and no call loses its
+//! races for ever.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use arrow_array::cast::AsArray;
@@ -138,6 +139,98 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
     assert_eq!(table.delete_range(KeyRange::ALL, PROCESS).unwrap(), 0);
     assert_eq!(table.delete_range(KeyRange::EMPTY, PROCESS).unwrap(), 0);
     assert_eq!(table.stats().unwrap().rows, 0);
+}
+
+/// Adds one to the numbers of all rows with a time. It takes their numbers from the same snapshot as their places.
+fn count_up(table: &Table, time: i64) -> thalweg_table::Result<u64> {
+    let keys = KeyRange::from(time..=time);
+    table.edit_rows(PROCESS, &mut |stored| {
+        let request = ScanRequest {
+            keys,
+            ..ScanRequest::default()
+        };
+        let rows = Arc::new(PlacedRows::new(&table.view()?, &request)?);
+        let mut picked = PickedRows::default();
+        let reader = rows.reader()?;
+        for piece in 0..rows.pieces() {
+            for (batch, places) in reader.read(piece)? {
+                for (row, place) in places.values().iter().enumerate() {
+                    let times = batch.column(0).as_primitive::<Int64Type>();
+                    if times.value(row) != time {
+                        continue;
+                    }
+                    let number = batch.column(1).as_primitive::<Int64Type>().value(row);
+                    picked.add(&[*place]);
+                    let number: ArrayRef = Arc::new(Int64Array::from(vec![number + 1]));
+                    let columns = vec![batch.column(0).slice(row, 1), number];
+                    stored.push(&RecordBatch::try_new(table.schema(), columns).unwrap())?;
+                }
+            }
+        }
+        assert!(!picked.repeats());
+        Ok(RowsToDelete::Picked(rows, picked))
+    })
+}
+
+#[test]
+fn no_change_of_a_row_is_lost_while_others_change_it_and_maintain() {
+    const TIMES: i64 = 7;
+    let table = table();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(0..TIMES)),
+        Arc::new(Int64Array::from_iter_values((0..TIMES).map(|_| 0))),
+    ];
+    let rows = RecordBatch::try_new(table.schema(), columns).unwrap();
+    table.append([Ok(rows)], PROCESS).unwrap();
+    let (changes, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for first in (1_000..).step_by(300) {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                table
+                    .append([Ok(batch(&table, first..first + 300))], PROCESS)
+                    .unwrap();
+                table.maintain().unwrap();
+            }
+        });
+        let (table, changes) = (&table, &changes);
+        let count = move |seed: i64| {
+            for round in 0..300 {
+                // A change that gave up has changed nothing.
+                match count_up(table, (round + seed) % TIMES) {
+                    Ok(rows) => _ = changes.fetch_add(rows, Ordering::Relaxed),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                }
+            }
+        };
+        let other = scope.spawn(move || count(0));
+        count(3);
+        other.join().unwrap();
+        is_done.store(true, Ordering::Relaxed);
+    });
+    let request = ScanRequest {
+        keys: KeyRange {
+            first: 0,
+            last: TIMES - 1,
+        },
+        ..ScanRequest::default()
+    };
+    let (mut rows, mut sum) = (0, 0);
+    for batch in table.view().unwrap().scan(&request).unwrap() {
+        let batch = batch.unwrap();
+        rows += batch.num_rows();
+        sum += batch
+            .column(1)
+            .as_primitive::<Int64Type>()
+            .values()
+            .iter()
+            .sum::<i64>();
+    }
+    assert_eq!(rows, usize::try_from(TIMES).unwrap());
+    assert_eq!(u64::try_from(sum).unwrap(), changes.into_inner());
+    assert!(sum > 300, "{sum} changes");
 }
 
 #[test]

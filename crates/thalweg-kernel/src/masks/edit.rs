@@ -64,7 +64,8 @@ impl MaskEdit {
     }
 
     /// About what it takes in its frame.
-    pub(crate) fn len_bytes(&self) -> usize {
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
         let items = self
             .items
             .iter()

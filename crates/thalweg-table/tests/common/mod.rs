@@ -114,6 +114,13 @@ pub(crate) enum Operation {
         to: u8,
         one_in: u8,
     },
+    /// Such rows are picked and as many others are stored, in one commit.
+    Edit {
+        from: u8,
+        to: u8,
+        one_in: u8,
+        times: Times,
+    },
     /// All rows with times between these.
     DeleteRange {
         from: u8,
@@ -122,16 +129,17 @@ pub(crate) enum Operation {
     Addresses,
 }
 
+fn times() -> impl Strategy<Value = Times> {
+    prop_oneof![
+        6 => Just(Times::Rising),
+        1 => Just(Times::Equal),
+        2 => Just(Times::Late),
+        1 => Just(Times::Anywhere),
+        1 => Just(Times::Future),
+    ]
+}
+
 pub(crate) fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
-    let times = || {
-        prop_oneof![
-            6 => Just(Times::Rising),
-            1 => Just(Times::Equal),
-            2 => Just(Times::Late),
-            1 => Just(Times::Anywhere),
-            1 => Just(Times::Future),
-        ]
-    };
     let size = prop_oneof![3 => 0_u16..20, 1 => 100_u16..400];
     let operation = prop_oneof![
         12 => (prop::collection::vec(size, 1..4), times(), any::<bool>())
@@ -181,6 +189,8 @@ pub(crate) fn operations_with_deletes(most: usize) -> impl Strategy<Value = Vec<
             .prop_map(|(from, to, one_in, whole)| Operation::Delete { from, to, one_in, whole }),
         4 => (any::<u8>(), any::<u8>(), 1_u8..6)
             .prop_map(|(from, to, one_in)| Operation::DeletePicked { from, to, one_in }),
+        4 => (any::<u8>(), any::<u8>(), 1_u8..6, times())
+            .prop_map(|(from, to, one_in, times)| Operation::Edit { from, to, one_in, times }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Operation::DeleteRange { from, to }),
         1 => Just(Operation::Maintain),
         1 => Just(Operation::Jobs),
@@ -513,15 +523,31 @@ impl Trial {
                 assert_eq!(view.row_count(), self.model.rows.len() as u64);
             }
             Operation::DeletePicked { from, to, one_in } => {
-                let keys = self.model.range(*from, *to);
-                let rows = self.model.sorted(keys);
-                let is_hit = |number: u64| number.is_multiple_of((*one_in).into());
-                let victims = rows.iter().map(|row| row.number).filter(|n| is_hit(*n));
-                let victims: BTreeSet<u64> = victims.collect();
+                let (keys, victims) = self.victims(*from, *to, *one_in);
                 let table = &self.table;
                 let mut pick = || Ok(deletes::picked(&table.view()?, keys, &victims));
                 let deleted = table.delete_picked(Some(Durability::Process), &mut pick);
                 assert_eq!(deleted.unwrap(), victims.len() as u64);
+                self.model.rows.retain(|row| !victims.contains(&row.number));
+                let view = self.table.view().unwrap();
+                assert_eq!(view.row_count(), self.model.rows.len() as u64);
+            }
+            Operation::Edit {
+                from,
+                to,
+                one_in,
+                times,
+            } => {
+                let (keys, victims) = self.victims(*from, *to, *one_in);
+                let others = self.batch(victims.len(), *times);
+                let table = &self.table;
+                let edited = table.edit_rows(Some(Durability::Process), &mut |stored| {
+                    let half = others.num_rows() / 2;
+                    stored.push(&others.slice(0, half))?;
+                    stored.push(&others.slice(half, others.num_rows() - half))?;
+                    Ok(deletes::picked(&table.view()?, keys, &victims))
+                });
+                assert_eq!(edited.unwrap(), victims.len() as u64);
                 self.model.rows.retain(|row| !victims.contains(&row.number));
                 let view = self.table.view().unwrap();
                 assert_eq!(view.row_count(), self.model.rows.len() as u64);
@@ -542,6 +568,18 @@ impl Trial {
             }
             Operation::Addresses => deletes::check_addresses(&self.table.view().unwrap()),
         }
+    }
+
+    /// Keys between these parts of all, and of the rows with them one in so many.
+    fn victims(&self, from: u8, to: u8, one_in: u8) -> (KeyRange, BTreeSet<u64>) {
+        let keys = self.model.range(from, to);
+        let numbers = self.model.sorted(keys).into_iter().map(|row| row.number);
+        (
+            keys,
+            numbers
+                .filter(|number| number.is_multiple_of(one_in.into()))
+                .collect(),
+        )
     }
 
     fn check_partitions(&self, count: usize) {

@@ -3,20 +3,16 @@
 //! Invariants: a condition on the key alone never reads rows; every other one is a query over the rows with their places, as of
 //! one snapshot with all that its subqueries read.
 
-use crate::error::{query, unsupported};
-use crate::parse::{table_name, written};
-use crate::placed_table::PLACE_COLUMN;
+use super::{place_of, placed, selecting};
+use crate::error::unsupported;
+use crate::parse::table_name;
 use crate::table::StoredTable;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{
-    Delete, Expr, FromTable, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
-    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, Truncate, Value,
+    Delete, Expr, FromTable, SelectItem, TableFactor, TableWithJoins, Truncate, Value, With,
 };
 use thalweg_table::{KeyRange, Result};
-
-/// The name under which a DELETE reads its table with the places of rows. No table has such a name.
-pub(crate) const PLACED_TABLE: &str = "\0rows";
 
 /// The rows that a statement deletes.
 #[derive(Clone, Debug)]
@@ -26,13 +22,14 @@ pub(crate) struct Deleting {
     pub(crate) if_exists: bool,
     /// The table as the statement names it, and the condition; `None`: all rows.
     condition: Option<(TableWithJoins, Expr)>,
+    with: Option<With>,
 }
 
 const ONE_TABLE: &str = "DELETE takes one table, without USING and JOIN: DELETE FROM t WHERE id IN (SELECT id FROM other) looks at \
                          others as well";
 
 impl Deleting {
-    pub(crate) fn of(delete: &Delete) -> Result<Self> {
+    pub(crate) fn of(delete: &Delete, with: Option<&With>) -> Result<Self> {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         let [from] = &from[..] else {
             return Err(unsupported(ONE_TABLE));
@@ -58,6 +55,7 @@ impl Deleting {
             if_exists: false,
             condition: { delete.selection.as_ref() }
                 .map(|condition| (from.clone(), condition.clone())),
+            with: with.cloned(),
         })
     }
 
@@ -71,6 +69,7 @@ impl Deleting {
                 table: table_name(&table.name)?,
                 if_exists: truncate.if_exists,
                 condition: None,
+                with: None,
             }),
             _ => Err(unsupported(
                 "TRUNCATE takes the name of one table and nothing else",
@@ -78,45 +77,25 @@ impl Deleting {
         }
     }
 
-    /// The queries for the rows: over the table, and for their places over [`PLACED_TABLE`]. `None`: all rows go.
+    /// The queries for the rows: over the table, and for their places over [`PLACED_TABLE`](super::PLACED_TABLE). `None`: all rows
+    /// go.
     pub(crate) fn queries(&self) -> Result<Option<(DfStatement, DfStatement)>> {
         let Some((from, condition)) = &self.condition else {
             return Ok(None);
         };
-        let true_of_all = Expr::Value(Value::Boolean(true).into());
-        let rows = selecting(true_of_all, from.clone(), condition)?;
-        let mut placed = from.clone();
-        if let TableFactor::Table { name, alias, .. } = &mut placed.relation {
-            let last = name.0.last().and_then(ObjectNamePart::as_ident);
-            if alias.is_none()
-                && let Some(name) = last
-            {
-                *alias = Some(TableAlias {
-                    explicit: true,
-                    name: name.clone(),
-                    columns: Vec::new(),
-                    at: None,
-                });
-            }
-            *name = ObjectName::from(vec![Ident::with_quote('"', PLACED_TABLE)]);
-        }
-        let place = Expr::Identifier(Ident::with_quote('"', PLACE_COLUMN));
-        Ok(Some((rows, selecting(place, placed, condition)?)))
+        let select = |what, from| {
+            let columns = vec![SelectItem::UnnamedExpr(what)];
+            let condition = Some(condition.clone());
+            selecting(self.with.as_ref(), columns, vec![from], condition)
+        };
+        let rows = select(Expr::Value(Value::Boolean(true).into()), from.clone())?;
+        let (relation, alias) = placed(&from.relation)?;
+        let from = TableWithJoins {
+            relation,
+            joins: Vec::new(),
+        };
+        Ok(Some((rows, select(place_of(&alias), from)?)))
     }
-}
-
-fn selecting(column: Expr, from: TableWithJoins, condition: &Expr) -> Result<DfStatement> {
-    let mut statement = written("SELECT true")?;
-    if let DfStatement::Statement(inner) = &mut statement
-        && let SqlStatement::Query(inner) = &mut **inner
-        && let SetExpr::Select(select) = &mut *inner.body
-    {
-        select.projection = vec![SelectItem::UnnamedExpr(column)];
-        select.from = vec![from];
-        select.selection = Some(condition.clone());
-        return Ok(statement);
-    }
-    Err(query("a DELETE is planned as something else than a query"))
 }
 
 /// The keys of the rows that an optimised query for the rows of a table reads, if these are all it wants to know.

@@ -1,0 +1,178 @@
+//! Statements that change stored rows: DELETE and TRUNCATE, UPDATE, MERGE.
+//!
+//! Invariants: each is a query over its table with the places of rows, as of one snapshot with all that its subqueries read; what
+//! it deletes and what it stores is one commit. A changed row is deleted and stored anew.
+
+pub(crate) mod delete;
+mod merge;
+mod update;
+
+use crate::error::query;
+use crate::parse::written;
+use crate::placed_table::PLACE_COLUMN;
+use datafusion_sql::parser::Statement as DfStatement;
+use datafusion_sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
+    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, With,
+};
+pub(crate) use merge::Merging;
+use thalweg_table::{Result, TableDefinition};
+pub(crate) use update::Updating;
+
+/// The name under which a statement reads the table that it changes, with the places of rows. No table has such a name.
+pub(crate) const PLACED_TABLE: &str = "\0rows";
+
+/// The query for the rows that an UPDATE or a MERGE changes.
+///
+/// Its first column is the place of a row that goes, null where none goes. The second is the number of the action, from 1, 0 for
+/// none. Those after it are values.
+#[derive(Debug)]
+pub(crate) struct EditQuery {
+    pub(crate) query: DfStatement,
+    /// What each action stores.
+    pub(crate) actions: Vec<Action>,
+}
+
+/// What is stored for a row of an [`EditQuery`].
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Nothing: the row is deleted.
+    Delete,
+    /// A row: from which column of the query each of these columns of the table has its value. The others are null.
+    Store(Vec<(usize, usize)>),
+}
+
+/// A statement whose query depends on the columns of its table.
+pub(crate) trait Editing {
+    /// The table that it changes.
+    fn table(&self) -> &str;
+
+    /// Its query over the table under the name [`PLACED_TABLE`].
+    fn query(&self, definition: &TableDefinition) -> Result<EditQuery>;
+
+    /// The query over the table under its own name: for the names of the tables that it reads.
+    fn read_tables(&self) -> Result<DfStatement>;
+
+    /// The error where two of its results change the same row.
+    fn repeated(&self) -> &'static str;
+}
+
+/// A table that stands under its own name in a statement, under [`PLACED_TABLE`] with the same alias, and that alias.
+fn placed(table: &TableFactor) -> Result<(TableFactor, Ident)> {
+    let mut placed = table.clone();
+    if let TableFactor::Table { name, alias, .. } = &mut placed {
+        let last = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
+        let alias_name = match (&*alias, last) {
+            (Some(alias), _) => Some(alias.name.clone()),
+            (None, last) => last,
+        };
+        if let Some(alias_name) = alias_name {
+            *alias = Some(alias_of(alias_name.clone()));
+            *name = ObjectName::from(vec![Ident::with_quote('"', PLACED_TABLE)]);
+            return Ok((placed, alias_name));
+        }
+    }
+    Err(query(format!("{table} is no table whose rows can change")))
+}
+
+fn alias_of(name: Ident) -> TableAlias {
+    TableAlias {
+        explicit: true,
+        name,
+        columns: Vec::new(),
+        at: None,
+    }
+}
+
+/// The place of a row of a table that [`placed`] has made.
+fn place_of(alias: &Ident) -> Expr {
+    column_of(alias, PLACE_COLUMN)
+}
+
+fn column_of(alias: &Ident, column: &str) -> Expr {
+    Expr::CompoundIdentifier(vec![alias.clone(), Ident::with_quote('"', column)])
+}
+
+/// WITH ... SELECT ... FROM ... WHERE.
+fn selecting(
+    with: Option<&With>,
+    columns: Vec<SelectItem>,
+    from: Vec<TableWithJoins>,
+    condition: Option<Expr>,
+) -> Result<DfStatement> {
+    let mut statement = written("SELECT true")?;
+    if let DfStatement::Statement(inner) = &mut statement
+        && let SqlStatement::Query(inner) = &mut **inner
+        && let SetExpr::Select(select) = &mut *inner.body
+    {
+        inner.with = with.cloned();
+        select.projection = columns;
+        select.from = from;
+        select.selection = condition;
+        return Ok(statement);
+    }
+    Err(query(
+        "a change of rows is planned as something else than a query",
+    ))
+}
+
+/// A value under a name that no other column of the query has.
+fn numbered(number: usize, expr: Expr) -> SelectItem {
+    SelectItem::ExprWithAlias {
+        expr,
+        alias: Ident::with_quote('"', format!("\0{number}")),
+    }
+}
+
+/// The assignments of a SET, one for each column: its position in the table, and the value.
+fn assignments(
+    assignments: &[Assignment],
+    definition: &TableDefinition,
+    alias: &Ident,
+) -> Result<Vec<(usize, Expr)>> {
+    let mut of_columns: Vec<(usize, Expr)> = Vec::with_capacity(assignments.len());
+    let mut assign = |name: &ObjectName, value: &Expr| -> Result<()> {
+        let position = definition.position_named(&target(name, alias)?)?;
+        if of_columns.iter().any(|(other, _)| *other == position) {
+            let name = &definition.columns()[position].name;
+            return Err(query(format!("the column \"{name}\" is assigned twice")));
+        }
+        of_columns.push((position, value.clone()));
+        Ok(())
+    };
+    for assignment in assignments {
+        match (&assignment.target, &assignment.value) {
+            (AssignmentTarget::ColumnName(name), value) => assign(name, value)?,
+            (AssignmentTarget::Tuple(names), Expr::Tuple(values))
+                if names.len() == values.len() =>
+            {
+                for (name, value) in names.iter().zip(values) {
+                    assign(name, value)?;
+                }
+            }
+            (AssignmentTarget::Tuple(names), _) => {
+                return Err(query(format!(
+                    "SET (a, b) = (1, 2) assigns as many values as there are columns, here {}; a query gives one value: \
+                     SET a = (SELECT ...), b = (SELECT ...)",
+                    names.len()
+                )));
+            }
+        }
+    }
+    Ok(of_columns)
+}
+
+/// The name of a column that is assigned, which may stand after the name of its table.
+fn target(name: &ObjectName, alias: &Ident) -> Result<String> {
+    let parts = name.0.iter().map(ObjectNamePart::as_ident);
+    match parts.collect::<Option<Vec<_>>>().as_deref() {
+        Some([column]) => Ok(column.value.clone()),
+        Some([table, column]) if table.value.eq_ignore_ascii_case(&alias.value) => {
+            Ok(column.value.clone())
+        }
+        _ => Err(query(format!(
+            "{name} is no column of \"{}\", the table that changes",
+            alias.value
+        ))),
+    }
+}

@@ -1,0 +1,154 @@
+//! Statements of a session that change stored rows: what they pick and what they store, in one commit.
+
+use super::{Call, Session, next_while};
+use crate::edits::delete::{Deleting, keys_alone};
+use crate::edits::{Action, Editing, PLACED_TABLE};
+use crate::error::{from_arrow, query};
+use crate::extra::ExtraTable;
+use crate::insert;
+use crate::params::BoundParams;
+use crate::placed_table::PlacedTable;
+use crate::result::QueryResult;
+use crate::statement::Statement;
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Int64Type, UInt64Type};
+use datafusion_sql::parser::Statement as DfStatement;
+use thalweg_table::{DatabaseView, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete};
+
+impl Session {
+    pub(super) fn delete(
+        &self,
+        statement: &Statement,
+        deleting: &Deleting,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let table = match self.shared.engine.table(&deleting.table) {
+            Err(error) if deleting.if_exists && error.kind() == ErrorKind::NotFound => {
+                return Ok(QueryResult::count(0));
+            }
+            found => found?,
+        };
+        let queries = deleting.queries()?;
+        let mut pick = || match &queries {
+            None => Ok(RowsToDelete::Keys(KeyRange::ALL)),
+            Some((rows, places)) => {
+                self.picked(statement, (&deleting.table, rows, places), params, call)
+            }
+        };
+        let count = table.delete_picked(self.settings.durability, &mut pick)?;
+        Ok(QueryResult::count(count))
+    }
+
+    /// Runs an UPDATE or a MERGE. Its count is that of the rows that were deleted, changed or added.
+    pub(super) fn edit(
+        &self,
+        statement: &Statement,
+        editing: &dyn Editing,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let table = self.shared.engine.table(editing.table())?;
+        let mut count = 0;
+        table.edit_rows(self.settings.durability, &mut |stored| {
+            let view = self.shared.engine.snapshot()?;
+            let rows = view.table(editing.table())?;
+            let edit = editing.query(rows.definition())?;
+            let placed = PlacedTable::new(rows);
+            let mut found = self.found(statement, &edit.query, &placed, (view, params), call)?;
+            let mut picked = PickedRows::default();
+            count = 0;
+            while let Some(batch) = next_while(&mut found, call.go_on)? {
+                count += batch.num_rows() as u64;
+                let of_action = of_actions(&batch, edit.actions.len())?;
+                for (action, rows) in edit.actions.iter().zip(of_action) {
+                    if rows.num_rows() == 0 {
+                        continue;
+                    }
+                    picked.add(&places(&rows)?);
+                    if let Action::Store(values) = action {
+                        let (columns, positions): (Vec<_>, Vec<_>) = values.iter().copied().unzip();
+                        let rows = rows.project(&columns).map_err(from_arrow)?;
+                        stored.push(&insert::stored(&table, &positions, &rows)?)?;
+                    }
+                }
+            }
+            if picked.repeats() {
+                return Err(query(editing.repeated()));
+            }
+            Ok(of_places(&placed, picked))
+        })?;
+        Ok(QueryResult::count(count))
+    }
+
+    /// The rows of a query over a table with places.
+    fn found(
+        &self,
+        statement: &Statement,
+        query: &DfStatement,
+        placed: &PlacedTable,
+        (view, params): (DatabaseView, &BoundParams),
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let mut extra = call.extra.to_vec();
+        extra.push((PLACED_TABLE.to_owned(), ExtraTable::placed(placed.clone())));
+        let own = Statement::of(statement);
+        let plan = self.shared.plans.of(&own, query, params, &view, &extra)?;
+        self.start(&plan, view, call.deadline.clone())
+    }
+
+    /// The rows of a table that a DELETE picks now.
+    fn picked(
+        &self,
+        statement: &Statement,
+        (table, rows, places): (&str, &DfStatement, &DfStatement),
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<RowsToDelete> {
+        let view = self.shared.engine.snapshot()?;
+        let plans = &self.shared.plans;
+        let plan = plans.of(statement, rows, params, &view, call.extra)?;
+        if let Some(keys) = keys_alone(&plan.plan)? {
+            return Ok(RowsToDelete::Keys(keys));
+        }
+        let placed = PlacedTable::new(view.table(table)?);
+        let mut found = self.found(statement, places, &placed, (view, params), call)?;
+        let mut picked = PickedRows::default();
+        while let Some(batch) = next_while(&mut found, call.go_on)? {
+            picked.add(&self::places(&batch)?);
+        }
+        Ok(of_places(&placed, picked))
+    }
+}
+
+/// The places in the first column, without nulls.
+fn places(batch: &RecordBatch) -> Result<Vec<u64>> {
+    let places = batch.column(0).as_primitive_opt::<UInt64Type>();
+    let places = places.ok_or_else(|| query("the rows of a statement have no places"))?;
+    Ok(places.iter().flatten().collect())
+}
+
+/// The rows that each action takes, by the numbers in the second column.
+fn of_actions(batch: &RecordBatch, actions: usize) -> Result<Vec<RecordBatch>> {
+    let numbers = batch.column(1).as_primitive_opt::<Int64Type>();
+    let numbers = numbers.ok_or_else(|| query("the rows of a statement have no actions"))?;
+    let rows_of = |action: i64| {
+        if actions == 1 && numbers.null_count() == 0 {
+            return Ok(batch.clone());
+        }
+        let takes: BooleanArray = numbers
+            .iter()
+            .map(|number| Some(number == Some(action)))
+            .collect();
+        filter_record_batch(batch, &takes).map_err(from_arrow)
+    };
+    (1_i64..).take(actions).map(rows_of).collect()
+}
+
+fn of_places(placed: &PlacedTable, picked: PickedRows) -> RowsToDelete {
+    match placed.scanned() {
+        Some(rows) => RowsToDelete::Picked(rows, picked),
+        None => RowsToDelete::Keys(KeyRange::EMPTY),
+    }
+}
