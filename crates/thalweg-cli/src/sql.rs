@@ -79,7 +79,8 @@ fn text_of(call: &SqlCall) -> Result<String, Failure> {
     }
 }
 
-/// Opens a database; one that is only read may be open elsewhere for writing, and is not made.
+/// Opens a database; one that is only read may be open elsewhere for writing, and is not created if
+/// it is missing.
 pub(crate) fn open(path: &Path, only_reads: bool) -> Result<Database, Failure> {
     if path == Path::new(":memory:") {
         // Always new, and gone with this call.
@@ -140,7 +141,8 @@ pub(crate) fn execute(
     })
 }
 
-/// Runs a statement as far as its first rows; what changes something is done then.
+/// Runs a statement as far as its first rows; a statement that changes something is finished by
+/// then.
 fn start(db: &Database, statement: &str, listening: &Listening) -> Result<QueryResult, Failure> {
     let interrupted = Cell::new(None);
     let go_on = || match listening.check() {

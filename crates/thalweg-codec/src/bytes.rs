@@ -282,7 +282,8 @@ fn is_constant(values: &Values, data: &[u8]) -> bool {
     if rows == 0 {
         return false;
     }
-    // Nothing to compare, which processors may take long for.
+    // All values are empty. To compare no bytes may take processors long, at an address that points
+    // to nothing.
     if data.is_empty() {
         return true;
     }

@@ -1,7 +1,8 @@
 //! Work that a second thread does while the calling one goes on.
 //!
-//! Invariants: whoever starts it waits for its end, also where it returns early or unwinds: nothing is read or written any more
-//! once a caller got the error. Where no thread may be started, or none can be, whoever waits for the work does it.
+//! Invariants: whoever starts the work waits for its end, also when the caller returns early or unwinds: once a caller has its
+//! error, the work reads and writes nothing any more. Where no thread may be started, or none can be, whoever waits for the
+//! work does it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub struct Beside<T> {
 }
 
 impl<T: Send + 'static> Beside<T> {
-    /// Begins it on a thread of this name, if `may_start` one.
+    /// Begins the work on a thread of this name, if it `may_start` one.
     pub fn start(
         env: &Env,
         name: &str,

@@ -348,7 +348,7 @@ impl Disk {
         }
     }
 
-    /// Cuts a log to nothing that was given a name and cannot be shown, so that one process leaves one name at most.
+    /// Cuts to nothing a log that was given a name and cannot be shown, so that one process leaves one name at most.
     fn abandon(&mut self, number: u64, made: &Made) {
         let path = self.log_path(number);
         let _ = made.file.set_len(0);

@@ -87,10 +87,11 @@ impl Catalog {
         self.learn_name(hash, id);
     }
 
-    /// Adds a table whose name is not looked for before [`Catalog::learn_names`] got what this returns; `None`: there is
-    /// one with its id.
+    /// Adds a table that can be found by its name only after [`Catalog::learn_names`] got what this returns; `None`:
+    /// there is already a table with its id.
     pub(crate) fn insert_unnamed(&mut self, table: Arc<TableState>) -> Option<Unnamed> {
-        // Now that the name is in the caches of the processor: of 100,000 tables few still are when all are there.
+        // The hash is computed now, while the name is in the caches of the processor: of 100,000 tables few names
+        // still are there once all tables were added.
         let unnamed = Unnamed {
             hash: self.hash(&fold_name(&table.name)),
             id: table.id,
@@ -99,7 +100,7 @@ impl Catalog {
         before.is_none().then_some(unnamed)
     }
 
-    /// Lets tables be found by their names; `false`: two of all tables have one name.
+    /// Lets tables be found by their names; `false`: two tables of the catalog have the same name.
     ///
     /// In the order of the hashes, so that each insertion finds the nodes of the one before in the caches of the processor:
     /// of 100,000 tables this takes a third of the time.

@@ -125,7 +125,7 @@ impl Commit {
         self.edits.iter().flat_map(Edit::fragments)
     }
 
-    /// Does nothing but free space.
+    /// Whether it does nothing but free space.
     pub(crate) fn frees_space(&self) -> bool {
         // A definition that takes the place of another one goes with the orders that it does not name any more.
         let drops_orders = |edit: &Edit| matches!(edit, Edit::Orders(edit) if edit.frees_space());
@@ -140,7 +140,7 @@ impl Commit {
         is_plain && !self.edits.is_empty() && self.edits.iter().all(frees)
     }
 
-    /// Does nothing but drop tables.
+    /// Whether it does nothing but drop tables.
     pub(crate) fn drops_tables(&self) -> bool {
         let drops = |edit: &Edit| matches!(edit, Edit::DropTable { .. });
         self.frees_space() && self.edits.iter().all(drops)

@@ -281,7 +281,7 @@ impl OpenTables {
         }
     }
 
-    /// The definition of a table has changed.
+    /// Has the block size of a table asked for again, because its definition has changed.
     pub(crate) fn ask_again(&mut self, table: TableId) {
         if self.tables.contains_key(&table) {
             self.unknown.push(table);
@@ -307,7 +307,7 @@ impl OpenTables {
     }
 
     /// Whether rows were appended to a table that has a block of them; asked for once. A table that cannot be encoded stays
-    /// full, and calls nobody but by its own appends.
+    /// full, and only its own appends make this true.
     pub(crate) fn take_filled(&mut self) -> bool {
         std::mem::take(&mut self.filled)
     }

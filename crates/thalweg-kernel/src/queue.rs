@@ -3,8 +3,8 @@
 //! Invariants: jobs are done in the order of the queue; a caller that finds no leader leads, does its own job and those that
 //! queued meanwhile, and hands the lead to the first who still waits; nobody waits without a leader. A leader that
 //! unwinds, or meets a fatal error, poisons the queue: everyone who waits and everyone who comes gets that error. A full disk
-//! is the error of a batch only, and there of those jobs whose outcome is not known: refusals and what a checkpoint has
-//! settled hold.
+//! is the error of one batch only, and in that of the jobs whose outcome is not known: refusals, and results that a
+//! checkpoint has settled, are kept.
 
 use crate::commit::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -313,7 +313,7 @@ impl<'a> Batch<'a> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            // The poison that is there names the panic.
+            // If the queue is poisoned already, that error names the panic.
             self.fail(Error::new(
                 ErrorKind::Unavailable,
                 "a thread panicked while it wrote to the database",

@@ -30,9 +30,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use thalweg_env::Env;
 
-/// How often the log is read again when it seems damaged and a writer is at work in it: it may have been under its hand.
+/// How often the log is read again when it seems damaged and a writer is at work: the writer may have changed it
+/// meanwhile.
 const ATTEMPTS: usize = 16;
-/// In how many snapshots a table is checked, each of which expires.
+/// In how many snapshots a table is checked at most, if each of them expires.
 const SNAPSHOTS: usize = 4;
 
 /// The result of a verification: what was checked, and what was found.
@@ -117,7 +118,8 @@ impl Kernel {
             let mut attempt = 1;
             // Of a newer snapshot: it may have been dropped.
             while let Some(table) = snapshot.table(id) {
-                // Without what is damaged: a copy of that for each table would take time with the square of it.
+                // Without the damage: to copy that for each table would take time with the square of its
+                // length.
                 let (counts, damaged) = (check.report.counts(), check.report.damage.len());
                 check.table(&table)?;
                 // Closed meanwhile: what could not be read any more is no damage.
@@ -156,7 +158,8 @@ pub(crate) struct Check<'a> {
     pub(crate) bad_files: HashSet<FileId>,
     /// Blocks and pages that are damaged, each with its table and order.
     pub(crate) bad_entries: Vec<((TableId, u32), Entry)>,
-    /// An error that was not damage but a failed call; if there is one, not of a device that does not return the bytes.
+    /// An error that was not damage but a failed call; that of a device that does not return the bytes only if there is
+    /// no other one.
     pub(crate) failed: Option<Error>,
     on_bytes: &'a mut dyn FnMut(u64),
     /// Blocks below damaged pages of fragments are looked for.
@@ -229,7 +232,7 @@ impl Check<'_> {
         let (env, dir) = (self.store.env(), self.store.dir());
         let unreadable = match RootFile::open(env, dir, false) {
             Ok(file) => file.unreadable_slot,
-            // Both slots may have been under the hand of a writer: they were read before.
+            // A writer may have been writing both slots: they could be read before.
             Err(_) if writer_is_alive(env, dir)? => None,
             Err(error) => return Err(error),
         };
@@ -242,8 +245,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Both slots of `live`, unless one may be under the hand of a writer, or was when the power was cut: it is not synced
-    /// before the database is closed.
+    /// Both slots of `live`, unless a writer may be writing one, or was when the power was cut: it is not synced before
+    /// the database is closed.
     fn live(&mut self) -> Result<()> {
         let (env, dir) = (self.store.env(), self.store.dir());
         let slots = LiveFile::open_reader(env, dir)?.map(|live| live.read_slots());
@@ -279,8 +282,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether each mask is of an item or of open rows that are there, and of no more of them than there is. Of items that
-    /// is not known where changes wait for a page. `is_whole`: all blocks of the table were seen.
+    /// Checks that each mask is of an item or of open rows that are there, and hides no more of them than there is. Masks
+    /// of items are not checked where changes wait for a page. `is_whole`: all blocks of the table were seen.
     fn masks(&mut self, table: &TableSnapshot, is_whole: bool) {
         let whole_blocks = std::mem::take(&mut self.whole_blocks);
         let Some(masks) = table.masks() else {
@@ -361,7 +364,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether what is known of the uses of files is what a walk finds.
+    /// Checks that what is known of the uses of files is what a walk finds.
     fn uses(&mut self, table: &TableSnapshot, order: u32, tree: &Tree) {
         let are_right = match table.uses_of(order).map(OrderUses::known) {
             None | Some(Ok(None)) => true,
@@ -536,7 +539,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the rows of a block are there that are hidden.
+    /// Checks that the hidden rows of a block are there.
     fn mask(&mut self, table: &TableSnapshot, block: &Entry, place: Option<Place>) {
         let (Some(place), Some(masks)) = (place, table.masks()) else {
             return;

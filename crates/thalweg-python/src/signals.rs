@@ -67,7 +67,7 @@ pub(crate) fn interruptible<T>(
     work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> T,
 ) -> PyResult<T> {
     let raised = Mutex::new(None);
-    // In this order: a handler may fork, say.
+    // In this order: a handler may fork, which `check_also` has to notice.
     let goes_on = || match check().and_then(|()| check_also()) {
         Ok(()) => true,
         Err(ended) => {

@@ -435,7 +435,8 @@ fn key_value<'py>(py: Python<'py>, data_type: &DataType, key: i64) -> PyResult<B
     let array = key_to_scalar(data_type, key).map_err(|error| exception(&error))?;
     match cell(py, &array, 0) {
         Ok(value) => Ok(value),
-        // A time beyond Python's own: its text, or the number in the unit of the column beyond the calendar too.
+        // A time that Python has no value for: its text, or the number in the unit of the column if it is beyond
+        // the calendar too.
         Err(_) => {
             let text = key_to_text(data_type, key);
             match text.parse::<i64>() {

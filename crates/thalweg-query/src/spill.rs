@@ -20,8 +20,8 @@ use thalweg_env::beyond_standard_streams;
 /// Bytes of a file that are read at once.
 const READ_BYTES: usize = 128 << 10;
 
-/// Makes files without a name in the folder for temporary files. Nothing checks their bytes: a message that a library writes to the
-/// standard error must not get into them.
+/// Makes files without a name in the folder for temporary files. They never get the descriptor of a standard stream: nothing checks
+/// their bytes, and a message that a library writes to the standard error must not get into them.
 #[derive(Debug)]
 pub(crate) struct UnnamedFiles;
 

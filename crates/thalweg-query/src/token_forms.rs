@@ -27,7 +27,7 @@ fn has(tokens: &[TokenWithSpan], keyword: Keyword) -> bool {
     tokens.iter().any(|token| is_keyword(token, keyword))
 }
 
-/// The WHERE in a FILTER without one, as DuckDB takes it.
+/// Adds the WHERE to a FILTER without one, as DuckDB takes it.
 fn with_filters(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !has(&tokens, Keyword::FILTER) {
         return tokens;
@@ -83,7 +83,7 @@ const UNITS: [(&str, &str); 4] = [
     ("MILLENNIA", "MILLENNIUM"),
 ];
 
-/// `INTERVAL 3 QUARTERS` as one of QUARTER.
+/// `INTERVAL 3 QUARTERS` as `INTERVAL 3 QUARTER`.
 fn with_one_unit(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !has(&tokens, Keyword::INTERVAL) {
         return tokens;

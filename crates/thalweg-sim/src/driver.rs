@@ -105,7 +105,7 @@ impl Driver {
         &self.shape
     }
 
-    /// Lets go of the database without a word, as the end of the test does.
+    /// Drops the database without closing it first, as the end of the test does.
     pub fn finish(&mut self) {
         self.stop_following();
         self.drop_database();
@@ -248,7 +248,8 @@ impl Driver {
         result.ok()
     }
 
-    /// After a failed sync of the log, the root or their folders nothing may be acknowledged any more.
+    /// Notes failed syncs: after one of the log, the root or their folders nothing may be acknowledged
+    /// any more.
     fn note_failed_syncs(&mut self) {
         if self.faulty {
             let trace = self.sim.take_trace();
@@ -782,8 +783,8 @@ fn items_below(toy: &Toy, tree: &Tree) -> Result<Vec<Entry>> {
     Ok(items)
 }
 
-/// The commit before which items are, all of their rows, earlier than those that reach `last` or beyond. A fragment that
-/// compaction has made may hold blocks of both sides: what overlaps it stays with it.
+/// The commit that all rows of an item have to come before, so that the item is earlier than those that stay: those that
+/// reach `last` or beyond, and what overlaps them. A fragment that compaction has made may hold blocks of both sides.
 fn all_earlier(items: &[Entry], last: CommitNo) -> CommitNo {
     let mut bound = last;
     loop {

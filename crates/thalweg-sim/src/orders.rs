@@ -135,7 +135,7 @@ pub fn rows_beside_a_build() -> Vec<Violation> {
         violations.push("keys count as covered into which rows came without entries".to_owned());
     }
     violations.extend(contents_of(&toy).err());
-    // Beside them, or up to the commit before them, it is.
+    // A range beside their keys, or up to the commit before them, is complete.
     let beside = CoverageRange {
         key_min: 4,
         ..CoverageRange::of_all(late)

@@ -48,7 +48,7 @@ pub(crate) fn with_one_nan_in(
     RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
 }
 
-/// Whether a column has a NaN. The loops have no way out, so that they are vector loops.
+/// Whether a column has a NaN. The loops have no early exit, so that they are vector loops.
 fn has_nan(column: &ArrayRef) -> bool {
     match column.data_type() {
         DataType::Float64 => {

@@ -1,9 +1,9 @@
 //! The identity of this process, asked for with every commit, and how a child of a fork gets its own.
 //!
 //! Invariants: what is remembered is right: a child of a fork forgets it before it runs anything else. There it also lets go
-//! of its parent's files ([`super::descriptors`]). Forks are counted when they begin and when they have ended: who finds that none
-//! was under way, and then that none has begun, has done what lies between before or after each fork. What cannot be done
-//! again after a fork, the start of a thread, is waited for before one ([`super::thread_starters`]).
+//! of its parent's files ([`super::descriptors`]). Forks are counted when they begin and when they have ended: code that finds no
+//! fork under way, and later that none has begun since, has done what it did in between before or after each fork, and not during
+//! one. What cannot be done again after a fork, the start of a thread, is waited for before one ([`super::thread_starters`]).
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -57,7 +57,7 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// This thread forks: a handler of somebody else's runs in it.
+    /// Whether this thread is forking: what runs in it then is a fork handler of another library.
     static FORKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -82,11 +82,12 @@ pub(super) fn is_fork_under_way() -> bool {
 fn look() -> (bool, u64) {
     let ended = ENDED.load(Ordering::SeqCst);
     let begun = BEGUN.load(Ordering::SeqCst);
-    // Its own fork comes after what it does now. (More have ended than begun if the handlers came during one.)
+    // The thread's own fork comes after what it does now. (More have ended than begun if the handlers were
+    // registered during one.)
     (ended < begun && !FORKS.get(), begun)
 }
 
-/// Whether no fork has begun since.
+/// Whether no fork has begun since there were `forks` of them.
 pub(super) fn is_this_many(forks: u64) -> bool {
     BEGUN.load(Ordering::SeqCst) == forks
 }
@@ -127,7 +128,7 @@ mod inherited {
             put_in_place(null, descriptor);
             return;
         }
-        // Without a number that is free: the lowest one is then its own.
+        // No number is free. Once this descriptor is closed, its number is the lowest free one, which the next `open` gets.
         // SAFETY: the descriptor is listed, so it is open and belongs to a handle of ours. Its number is taken again at
         // once, before anything else runs in this process.
         unsafe { libc::close(descriptor) };

@@ -95,7 +95,7 @@ struct World {
     time: Mutex<Time>,
     random: Mutex<fastrand::Rng>,
     processes: Mutex<Processes>,
-    /// Away while it runs.
+    /// `None` while the watcher runs.
     watcher: Mutex<Option<Watcher>>,
     jobs: Mutex<Jobs>,
     boot_id: [u8; 16],
@@ -277,8 +277,8 @@ impl SimEnv {
         self.world.disk.released.notify_all();
     }
 
-    /// Runs at each call that the plan has watched ([`Fault::Watched`]), while that call is under way: as another process
-    /// that happens to run just then. `None`: nothing runs.
+    /// Sets a function that runs at each call that the plan watches ([`Fault::Watched`]), while that call is under way:
+    /// as another process might that happens to run just then. `None`: nothing runs.
     pub fn set_watcher(&self, watcher: Option<Box<dyn FnMut() + Send>>) {
         *self.world.watcher.lock() = watcher.map(Watcher);
     }
@@ -564,8 +564,8 @@ impl SimEnv {
     }
 }
 
-/// The disk from outside, for checks and for damage. These are no calls: no number, no fault.
-/// Calls that change something first make everything durable.
+/// The disk from outside, for checks and for damage. These are no storage calls: they have no
+/// number and meet no fault. Those that change something make everything durable after that.
 impl SimEnv {
     /// All files with their lengths in bytes, sorted by path.
     #[must_use]

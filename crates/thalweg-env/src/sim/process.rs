@@ -76,7 +76,8 @@ impl World {
         }
     }
 
-    /// Forks are not explored: threads of shuttle share the one of the system that would distinguish them.
+    /// Forks are not explored: all threads of shuttle run in one thread of the system, whose thread-local
+    /// cell cannot distinguish them.
     #[cfg(feature = "shuttle")]
     #[expect(clippy::unused_self, reason = "the same signature as above")]
     pub(super) fn acting(&self, owner: u32) -> u32 {
@@ -172,7 +173,7 @@ impl Machine {
         }
     }
 
-    /// A handle that this process does not have: opened after the fork, or closed by it.
+    /// Refuses a handle that this process does not have: opened after the fork, or closed by it.
     pub(super) fn check_held(&self, handle: &Handle, process_id: u32) -> io::Result<()> {
         let found = self.descriptions.get(&handle.id);
         match found.is_some_and(|found| found.holders.contains(&process_id)) {

@@ -1,7 +1,7 @@
 //! Runs of items under their names, and how they are found in a tree.
 //!
 //! Invariants: a run is all items with keys from that of its first to that of its last one, so whatever lies between two items
-//! of a run belongs to it; pages that lie in a run as a whole are not read, but on the paths to its ends.
+//! of a run belongs to it; pages that lie in a run as a whole are not read, except on the paths to its ends.
 
 use super::changes::Run;
 use super::page::{Child, PageLoader, page_of};
@@ -216,7 +216,7 @@ impl Finding<'_> {
 
 impl Tree {
     /// The items all of whose rows have order keys of a range, as runs: an item between two of them that reaches out of the range
-    /// ends one. Pages that lie in the range as a whole are read on the paths to both ends of a run alone.
+    /// ends one. Pages that lie in the range as a whole are read only on the paths to both ends of a run.
     ///
     /// # Errors
     /// When a page cannot be loaded.

@@ -16,7 +16,7 @@ const FIRST_SYSTEM_COLUMN: u32 = 0xFF_FF00;
 #[derive(Clone, Debug, Default)]
 pub struct SummaryList {
     columns: Vec<ColumnSummary>,
-    /// Those of strings with values, which have their place here in `min`.
+    /// The bounds of strings with values, whose summaries have the place in this list in `min`.
     bounds: Vec<ByteBounds>,
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct Stored {
 }
 
 impl Leader {
-    /// Writes a checkpoint, if there is anything after the last one; with `always` in any case, and one that needs no
-    /// segment but the one that is written to.
+    /// Writes a checkpoint, if there is anything after the last one. With `always` it writes one in any case, and one
+    /// that needs no segment but the one that is written to.
     pub(crate) fn checkpoint(&mut self, always: bool, purpose: Purpose) -> Outcome<CommitNo> {
         if always && purpose == Purpose::Checkpoint {
             self.ensure_epoch_beside_reserve()?;
@@ -57,8 +57,8 @@ impl Leader {
     }
 
     /// Writes one of the two checkpoints before files are removed. Where space is short there is one, named in both
-    /// slots, as at the beginning of an epoch: two take twice the room. Only there: a repair needs another one if this one
-    /// is damaged.
+    /// slots, as at the beginning of an epoch: two take twice the room. Elsewhere there are two: a repair needs the other
+    /// one if one is damaged.
     pub(super) fn checkpoint_to_free(&mut self) -> Outcome<CommitNo> {
         self.make_room_to_clean()?;
         self.ensure_epoch_to_drop()?;
@@ -108,7 +108,8 @@ impl Leader {
         self.push_frame(self.working.commit, Vec::new(), false)?;
         let frame_bytes = len_u32(self.builder.frame_bytes());
         self.supply.sizes.note_checkpoint(match builds_on {
-            // Pages that are written once are in no other one, and no base with its pages is kept.
+            // Pages that are written once are in no other checkpoint, and no base with its pages is
+            // kept.
             BuildsOn::Alone => index_bytes,
             BuildsOn::Nothing => u64::from(frame_bytes),
             _ => u64::from(self.working.bases.frame_bytes().max(frame_bytes)),
@@ -178,9 +179,9 @@ impl Leader {
     /// Builds the frame of a checkpoint for the place where it will go, which is the end of the log from then on. Sealed pages
     /// name their places, so it is built again if it turns out not to fit this segment.
     ///
-    /// It begins in a sector of its own: one that cannot be read any more takes no two checkpoints, nor a checkpoint together
-    /// with commits before it, which the checkpoint of the other slot would need. Not where the disk is nearly full: what
-    /// room there is serves commits that free some.
+    /// It begins in a sector of its own: so a sector that cannot be read any more does not take two checkpoints, nor a
+    /// checkpoint together with commits before it, which the checkpoint of the other slot would need. Not where the disk is
+    /// nearly full: what room there is serves commits that free some.
     fn place_checkpoint(
         &mut self,
         builds_on: BuildsOn,

@@ -1,7 +1,8 @@
 //! `date_part` of nanoseconds since 1970 in seconds.
 //!
-//! Invariant: it is DataFusion's own, but that seconds since 1970 are the float nearest to the time. Nanoseconds since 1970 are no float
-//! to begin with: DataFusion rounds them before it divides, and the last digit of every fourth time with milliseconds is wrong.
+//! Invariant: it is DataFusion's own, except that seconds since 1970 are the float nearest to the time. Most numbers of nanoseconds
+//! since 1970 are no float: DataFusion rounds them before it divides, and the last digit of every fourth time with milliseconds is
+//! wrong.
 
 use super::{named_as_base, replaced};
 use arrow::array::{ArrayRef, AsArray, Float64Array};

@@ -1,10 +1,10 @@
 //! Lists of floats hold 0.0 and -0.0 alike, as `=` does.
 //!
 //! DataFusion makes -0.0 a 0.0 before it compares, but looks for the values of `IN` and `CASE` by their bits; it also makes
-//! lists of its own, of values that are compared with `=`, and takes lists together. Invariants: in a plan that is worked
-//! on constants have one zero only, so that lists can be united and cut; just before operators are made of a plan every
-//! list with one zero gets the other, [`with_both_zeros`]. Values that are not known before rows are there are made
-//! such that they have one zero.
+//! lists of its own out of comparisons with `=`, and combines lists. Invariants: while a plan is being rewritten its
+//! constants have one zero only, 0.0, so that lists can be united and intersected; just before operators are made of the
+//! plan every list with one zero gets the other ([`with_both_zeros`]). Values that are known only once rows are there are
+//! computed such that they have one zero.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -171,7 +171,7 @@ pub(crate) fn with_both_zeros(plan: &LogicalPlan) -> Result<Cow<'_, LogicalPlan>
     Ok(Cow::Owned(completed.data))
 }
 
-/// The zero that a list has with the other sign only.
+/// The zero that a list lacks, if it has the one of the other sign.
 fn missing_zero(expr: &Expr) -> Option<Expr> {
     let Expr::InList(InList { list, .. }) = expr else {
         return None;

@@ -1,5 +1,5 @@
-//! Helpers of the analyzer rules: whether a plan has values of some types, rewriting the expressions of all its nodes, those of one type
-//! in a CASE or a list, and the columns of a node.
+//! Helpers of the analyzer rules: they tell whether a plan has values of some types, rewrite the expressions of all its nodes, make
+//! the values of a CASE or a list agree, and return the columns of a node.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -17,8 +17,8 @@ pub(super) fn is_subquery(expr: &Expr) -> bool {
     )
 }
 
-/// Whether a plan may have values of a type: in a column of its tables, as written, or cast to, or of one of these functions. Short
-/// statements have no time for more than this look.
+/// Whether a plan may have values of a type: in a column of its tables, as a constant, by a cast, or by one of these functions
+/// (`calls`). To look closer would take too long for short statements.
 pub(super) fn holds(
     plan: &LogicalPlan,
     is: impl Fn(&DataType) -> bool,
@@ -72,8 +72,8 @@ pub(super) fn has(
     Ok(found)
 }
 
-/// The plan with each expression rewritten, from its leaves up, beside the columns that it can name. Names stay as they are; types and
-/// what may be NULL are derived again, also above.
+/// The plan with each expression rewritten, from its leaves up; `rewrite` also gets the columns that it can name. Names stay as
+/// they are; types and what may be NULL are derived again, also above.
 pub(super) fn in_all_nodes(
     plan: LogicalPlan,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
@@ -86,7 +86,8 @@ pub(super) fn in_all_nodes(
     Ok(done.data)
 }
 
-/// The node with each of its expressions rewritten, from their leaves up, beside the columns that they can name. Names stay as they are.
+/// The node with each of its expressions rewritten, from their leaves up; `rewrite` also gets the columns that they can name. Names
+/// stay as they are.
 pub(super) fn in_one_node(
     node: LogicalPlan,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
@@ -100,7 +101,8 @@ pub(super) fn in_one_node(
     })
 }
 
-/// The node with the columns that it has of its inputs now. DataFusion keeps those that a union had.
+/// The node with its columns derived again from its inputs. DataFusion's own function leaves those
+/// of a union as they were.
 pub(super) fn recomputed(node: LogicalPlan) -> Result<LogicalPlan> {
     let node = node.recompute_schema()?;
     let LogicalPlan::Union(union) = &node else {
@@ -117,7 +119,8 @@ pub(super) fn recomputed(node: LogicalPlan) -> Result<LogicalPlan> {
     })
 }
 
-/// The list with its values made to agree: `agreeing` gets them with what is looked for behind them.
+/// The list with its values made to agree: `agreeing` gets them, and after them the value that is
+/// looked for.
 pub(super) fn of_list(
     list: InList,
     agreeing: impl Fn(Vec<Expr>) -> Transformed<Vec<Expr>>,
@@ -139,8 +142,8 @@ pub(super) fn of_list(
     })
 }
 
-/// The CASE with its values made to agree: `agreeing_whens` gets those that are compared, with what they are compared
-/// with behind them, and `agreeing_thens` the results.
+/// The CASE with its values made to agree: `agreeing_whens` gets those that are compared, and after them the value
+/// that they are compared with, and `agreeing_thens` the results.
 pub(super) fn of_case(
     case: Case,
     agreeing_whens: impl Fn(Vec<Expr>) -> Transformed<Vec<Expr>>,

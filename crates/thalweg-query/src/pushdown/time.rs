@@ -68,7 +68,8 @@ fn condition(
     })
 }
 
-/// Whether this is the time column, or a cast of it that only multiplies its values: by what, and its type then.
+/// If this is the time column, or a cast of it that only multiplies its values: the factor, and the type of the
+/// product.
 pub(crate) fn time_expression(expr: &Expr, time: TimeColumn<'_>) -> Option<(i64, DataType)> {
     match expr {
         Expr::Column(column) if column.name == time.name => Some((1, time.data_type.clone())),
@@ -104,7 +105,7 @@ fn cast_factor(from: &DataType, to: &DataType) -> Option<i64> {
     }
 }
 
-/// Steps of a time since 1970, and the nanoseconds of one; `None` for what is no time of day.
+/// Steps of a time since 1970, and the nanoseconds of one; `None` for what is no timestamp.
 pub(crate) fn steps_of(time: &ScalarValue) -> Option<(Option<i64>, i64)> {
     let (steps, unit) = match time {
         ScalarValue::TimestampSecond(steps, _) => (steps, TimeUnit::Second),

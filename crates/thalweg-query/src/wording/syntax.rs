@@ -6,7 +6,7 @@ use datafusion_sql::sqlparser::parser::Parser;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_table::suggest::nearest;
 
-/// Words that a statement is mistyped at.
+/// Keywords that are suggested for a mistyped word.
 const KEYWORDS: [&str; 24] = [
     "SELECT",
     "FROM",
@@ -52,7 +52,7 @@ const EXPECTED: [(&str, &str); 6] = [
     ),
 ];
 
-/// Words of the parser that need no more than others, by how they begin.
+/// Messages of the parser that are only replaced by others, by how they begin.
 const OTHERS: [(&str, &str); 4] = [
     (
         "Unterminated string literal",
@@ -69,7 +69,7 @@ const OTHERS: [(&str, &str); 4] = [
     ("No infix parser for token", "there is no such operator"),
 ];
 
-/// How the message of a text begins that is too short.
+/// The beginning of the message for a statement that ends too early.
 const AT_END: &str = "the statement ends where";
 
 /// The parser's message with the place in front and a guess at what was meant.
@@ -156,8 +156,8 @@ const MAX_INSIDE: usize = 32;
 /// Levels of brackets in them.
 const MAX_LEVELS: usize = 64;
 
-/// Whether a message is of a place in the text, after which a query in brackets may be wrong: the parser goes back from such a
-/// query, takes it for tables in brackets, and fails there.
+/// Whether a message names a place in the text. What is wrong may then be a query in brackets after that place: the parser
+/// backtracks from such a query, takes it for tables in brackets, and fails there.
 pub(crate) fn is_of_place(message: &str) -> bool {
     place_of(message).is_some()
 }

@@ -66,7 +66,7 @@ impl BlockDecoder {
         })
     }
 
-    /// Takes the memory of large columns from here.
+    /// Takes the memory of large columns from `buffers` from now on.
     pub(crate) fn use_again(&mut self, buffers: &Arc<Buffers>) {
         self.buffers = Some(Arc::clone(buffers));
     }
@@ -86,7 +86,7 @@ impl BlockDecoder {
         self.string_bytes > MAX_BATCH_BYTES
     }
 
-    /// Makes room for as many rows, which are to be added.
+    /// Makes room for so many rows, which will be added.
     pub fn reserve(&mut self, rows: usize) {
         self.batch
             .columns

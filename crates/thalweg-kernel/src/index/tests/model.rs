@@ -141,7 +141,8 @@ impl World {
         items.chunks(length).step_by(2).map(run).collect()
     }
 
-    /// Takes runs out; the same by names has to make the same pages. Pages that are not read are not reported as freed.
+    /// Takes runs out; to take the same items out by name has to make the same pages. Pages that are not read are not
+    /// reported as freed.
     fn replace_runs(&mut self, runs: &[Run], added: Vec<(Entry, Vec<Entry>)>) {
         let is_in = |key: &EntryKey| runs.iter().any(|run| (run.first..=run.last).contains(key));
         let removed: Vec<EntryKey> = self.model.0.keys().copied().filter(is_in).collect();
