@@ -15,20 +15,32 @@ use datafusion_sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::sync::Arc;
 use thalweg_table::schema::sql_type_name;
-use thalweg_table::{CreateOptions, DatabaseView, Engine, Error, ErrorKind, NewTable, Result};
+use thalweg_table::{
+    Constant, CreateOptions, DatabaseView, Engine, Error, ErrorKind, NewTable, Result,
+};
 
 /// The types of columns by their names in statements.
 const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, BLOB, DATE, \
                      TIMESTAMP, TIMESTAMPTZ and DURATION";
 
-/// CREATE TABLE.
-pub(crate) fn create_table(engine: &Engine, create: &CreateTable) -> Result<QueryResult> {
-    let fields = create.columns.iter().map(field);
+/// CREATE TABLE, with the values that columns have in rows that are stored without them.
+pub(crate) fn create_table(
+    engine: &Engine,
+    create: &CreateTable,
+    defaults: Vec<(String, Constant)>,
+) -> Result<QueryResult> {
+    let fields = create.columns.iter().map(|column| Ok(field(column)?.0));
     // Without a handle: others may drop it at once.
     add_table(
         create,
         fields.collect::<Result<_>>()?,
-        |name, schema, options| engine.add_table(name, schema, options),
+        |name, schema, options| {
+            let options = CreateOptions {
+                defaults,
+                ..options.clone()
+            };
+            engine.add_table(name, schema, &options)
+        },
     )?;
     Ok(QueryResult::count(0))
 }
@@ -115,7 +127,8 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
     }
 }
 
-fn field(column: &ColumnDef) -> Result<Field> {
+/// A column, and the expression of its default.
+pub(crate) fn field(column: &ColumnDef) -> Result<(Field, Option<&Expr>)> {
     let name = &column.name.value;
     let named = |error: Error| {
         Error::new(
@@ -128,19 +141,20 @@ fn field(column: &ColumnDef) -> Result<Field> {
         let message = format!("\"{written}\" is not a type; {TYPES}");
         named(Error::new(error.kind(), message))
     })?;
-    let mut nullable = true;
+    let (mut nullable, mut default) = (true, None);
     for option in &column.options {
-        match option.option {
+        match &option.option {
             ColumnOption::Null => nullable = true,
             ColumnOption::NotNull => nullable = false,
-            ref other => {
+            ColumnOption::Default(value) => default = Some(value),
+            other => {
                 return Err(unsupported(format!(
                     "column \"{name}\": {other} is not offered by this version"
                 )));
             }
         }
     }
-    Ok(Field::new(name, data_type, nullable))
+    Ok((Field::new(name, data_type, nullable), default))
 }
 
 fn options(options: &CreateTableOptions) -> Result<Vec<(String, String)>> {

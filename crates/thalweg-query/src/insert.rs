@@ -235,6 +235,11 @@ fn check_width(wanted: usize, given: usize) -> Result<()> {
     )))
 }
 
+/// The only value of an array as one that a column of a type takes or refuses.
+pub(crate) fn assigned_value(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    assign(array, to).map_err(from_arrow)
+}
+
 /// Converts what SQL converts when it assigns; other values stay as they are.
 fn assign(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     use DataType as T;

@@ -20,8 +20,8 @@ use crate::wording::syntax;
 use datafusion::error::DataFusionError;
 use datafusion_sql::parser::{DFParser, DFParserBuilder, Statement as DfStatement};
 use datafusion_sql::sqlparser::ast::{
-    CreateTable, Delete, DescribeAlias, Expr, Insert, Merge, ObjectName, ObjectType, Query,
-    SetExpr, ShowStatementOptions, Statement as SqlStatement, Truncate, Update, With,
+    AlterTable, CreateTable, Delete, DescribeAlias, Expr, Insert, Merge, ObjectName, ObjectType,
+    Query, SetExpr, ShowStatementOptions, Statement as SqlStatement, Truncate, Update, With,
 };
 use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -57,6 +57,8 @@ pub(crate) enum Request {
     Merge(Box<Merge>, Option<With>),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
+    /// ALTER TABLE.
+    AlterTable(Box<AlterTable>),
     /// DROP TABLE.
     DropTables {
         /// Which.
@@ -85,6 +87,7 @@ impl Request {
                 | Self::Update(..)
                 | Self::Merge(..)
                 | Self::CreateTable(_)
+                | Self::AlterTable(_)
                 | Self::DropTables { .. }
         )
     }
@@ -567,6 +570,7 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
         SqlStatement::Truncate(truncate) => Ok(Request::Truncate(Box::new(truncate))),
         SqlStatement::Update(update) => Ok(Request::Update(Box::new(update), None)),
         SqlStatement::Merge(merge) => Ok(Request::Merge(Box::new(merge), None)),
+        SqlStatement::AlterTable(alter) => Ok(Request::AlterTable(Box::new(alter))),
         SqlStatement::CreateTable(create) => Ok(Request::CreateTable(Box::new(create))),
         SqlStatement::Drop {
             object_type: ObjectType::Table,
@@ -672,12 +676,6 @@ fn instead(word: &str) -> &'static str {
 
 fn refuse(statement: &SqlStatement) -> Error {
     let what: &dyn Display = match statement {
-        SqlStatement::AlterTable { .. } => {
-            return unsupported(
-                "ALTER TABLE is not offered by this version: CREATE TABLE other WITH (time = 'ts') AS SELECT ... FROM t makes a table \
-                 with other columns",
-            );
-        }
         SqlStatement::Copy { .. } => &"COPY",
         SqlStatement::CreateView { .. } => &"CREATE VIEW",
         SqlStatement::CreateIndex(_) => {
@@ -766,7 +764,6 @@ mod tests {
     fn what_is_not_offered_is_named() {
         for (text, word) in [
             ("CREATE VIEW w AS SELECT * FROM t", "CREATE VIEW"),
-            ("ALTER TABLE t ADD COLUMN b INT", "ALTER TABLE"),
             ("COPY t TO 'x.csv'", "COPY"),
             ("COPY t FROM 'x.csv'", "COPY"),
             (

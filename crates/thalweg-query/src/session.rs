@@ -3,6 +3,7 @@
 //! Invariants: statements that change something are done when the call returns; a query sees the snapshot of its call;
 //! sessions of one database share threads and plans, and each has its own settings, which hold for all of its statements.
 
+mod alter;
 mod edits;
 
 use crate::catalog::{Resolver, plain_name};
@@ -519,7 +520,11 @@ impl Session {
             Request::CreateTable(create) if create.query.is_some() => {
                 self.create_table_as(statement, create, &params, call)
             }
-            Request::CreateTable(create) => ddl::create_table(engine, create),
+            Request::CreateTable(create) => {
+                let defaults = self.defaults(statement, &create.columns, &params, call)?;
+                ddl::create_table(engine, create, defaults)
+            }
+            Request::AlterTable(alter) => self.alter(statement, alter, &params, call),
             Request::Summarize(query) => self.summarize(statement, query, &params, call),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&engine.snapshot()?),

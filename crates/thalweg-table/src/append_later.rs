@@ -54,8 +54,14 @@ impl Later {
     fn start(mut self) -> Result<()> {
         self.attempts += 1;
         let table = self.table.clone();
+        let shape = table.shape();
         let batches = self.batches.iter().cloned().map(Ok);
-        let (commit, rows) = commit_of(&table, &table.shape(), batches, &|| true)?;
+        let (commit, rows) = match commit_of(&table, &shape, batches, &|| true) {
+            Err(e) if self.attempts < MAX_ATTEMPTS && table.has_newer_than(shape.version, &e) => {
+                return self.start();
+            }
+            done => done?,
+        };
         if rows == 0 {
             give(&self.answer, Ok(0));
             return Ok(());

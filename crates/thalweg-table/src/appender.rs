@@ -114,10 +114,13 @@ impl Appender {
         }
         self.row.clear();
         let shape = self.table.shape();
-        shape
-            .writer
-            .write(row, &mut self.row)
-            .map_err(|e| self.table.name_error(e))?;
+        if let Err(error) = shape.writer.write(row, &mut self.row) {
+            if self.table.has_newer_than(shape.version, &error) {
+                drop(shape);
+                return self.put(row);
+            }
+            return Err(self.table.name_error(error));
+        }
         if shape.version != self.version && self.rows() > 0 {
             // The definition changed just now: the rows so far are committed first.
             drop(shape);

@@ -4,7 +4,8 @@
 //! [`ColumnBuilder::finish`] has passed Arrow's own checks of lengths, offsets and UTF-8.
 
 use crate::buffers::{Buffers, MIN_BYTES, allocate};
-use crate::definition::TableDefinition;
+use crate::constant::Constant;
+use crate::definition::{Column, TableDefinition};
 use crate::error::{damaged, invalid};
 use crate::schema::{element_type, width_bytes};
 use arrow_array::{
@@ -39,7 +40,28 @@ pub(crate) struct BatchColumn {
     pub(crate) id: u32,
     pub(crate) field: FieldRef,
     pub(crate) element: ElementType,
+    /// The bytes of the value of rows that do not have the column.
+    fill: Option<Arc<[u8]>>,
     pub(crate) builder: ColumnBuilder,
+}
+
+impl BatchColumn {
+    /// Whether rows that do not have the column may be read.
+    pub(crate) fn may_be_missing(&self) -> bool {
+        self.fill.is_some() || self.field.is_nullable()
+    }
+
+    /// Rows that were stored before the column was there. False when the column would outgrow its 32 bit offsets.
+    #[must_use]
+    pub(crate) fn append_missing(&mut self, rows: usize) -> bool {
+        match &self.fill {
+            Some(fill) => self.builder.append_constant(fill, rows),
+            None => {
+                self.builder.append_nulls(rows);
+                true
+            }
+        }
+    }
 }
 
 impl BatchBuilder {
@@ -50,8 +72,11 @@ impl BatchBuilder {
             let element =
                 element_type(field.data_type()).ok_or_else(|| invalid("not a stored type"))?;
             let builder = ColumnBuilder::new(element);
+            let Column { id, fill, .. } = &definition.columns()[position];
+            let fill = { fill.as_ref() }.and_then(|fill| fill.bytes(field.data_type()));
             Ok(BatchColumn {
-                id: definition.columns()[position].id,
+                id: *id,
+                fill: fill.map(Arc::from),
                 field,
                 element,
                 builder,
@@ -246,6 +271,35 @@ impl ColumnBuilder {
         }
     }
 
+    /// Rows that all have one value, given by its bytes. False when the column would outgrow its 32 bit offsets.
+    #[must_use]
+    pub(crate) fn append_constant(&mut self, value: &[u8], rows: usize) -> bool {
+        match &mut self.values {
+            ValuesBuilder::Fixed(values) => values.append(|memory| {
+                (0..rows).for_each(|_| memory.extend_from_slice(value));
+            }),
+            ValuesBuilder::Bits(values) => {
+                values.append_n(rows, value.first().is_some_and(|bit| *bit != 0))
+            }
+            ValuesBuilder::Bytes { offsets, data } => {
+                let end = value
+                    .len()
+                    .checked_mul(rows)
+                    .and_then(|added| data.len().checked_add(added));
+                if end.is_none_or(|end| i32::try_from(end).is_err()) {
+                    return false;
+                }
+                for _ in 0..rows {
+                    data.extend_from_slice(value);
+                    // The end was just seen to fit.
+                    offsets.push(i32::try_from(data.len()).unwrap_or(i32::MAX));
+                }
+            }
+        }
+        self.nulls.append_n_non_nulls(rows);
+        true
+    }
+
     /// Marks the rows whose values follow as valid.
     #[inline]
     pub(crate) fn append_valid(&mut self, rows: usize) {
@@ -374,6 +428,17 @@ impl ColumnBuilder {
             ValuesBuilder::Bytes { offsets, data } => bytes_array(data_type, offsets, data, nulls),
         }
     }
+}
+
+/// So many rows with the value of a constant; `None` where it is no value of the type, or too long for so many.
+pub(crate) fn constant_array(
+    constant: &Constant,
+    data_type: &DataType,
+    rows: usize,
+) -> Option<ArrayRef> {
+    let mut builder = ColumnBuilder::new(element_type(data_type)?);
+    let fits = builder.append_constant(&constant.bytes(data_type)?, rows);
+    fits.then(|| builder.finish(data_type).ok()).flatten()
 }
 
 /// The memory of the values of a fixed-width array, without those that a slice left out.

@@ -232,7 +232,7 @@ impl Engine {
 }
 
 /// An error for a name that no table can have.
-fn check_table_name(name: &str) -> Result<()> {
+pub(crate) fn check_table_name(name: &str) -> Result<()> {
     check_name("table", name)?;
     check_is_no_system_table(name)
 }

@@ -5,10 +5,12 @@
 //! Exception: floats that are all NaN or null are nulls in a column of no numbers, as pandas has missing texts.
 //! A batch that fits already is passed on: nothing of it is copied or looked at row by row.
 
+use crate::assemble::constant_array;
 use crate::cast::{self, Refused};
+use crate::constant::Constant;
 use crate::definition::{Column, TableDefinition};
 use crate::error::{limit, schema};
-use crate::schema::{MAX_VALUE_BYTES, shown_type};
+use crate::schema::{MAX_VALUE_BYTES, shown_type, stored_type};
 use crate::time::parse_time;
 use crate::value::no_fraction;
 use arrow_array::cast::AsArray;
@@ -69,7 +71,7 @@ pub(crate) fn conform_after(
         let places = match_columns(definition, given)?;
         let column_of = |(column, place): (&Column, &Option<usize>)| match place {
             Some(place) => conform_array(before, column, batch.column(*place)),
-            None => Ok(new_null_array(&column.data_type, batch.num_rows())),
+            None => defaults(column, batch.num_rows()),
         };
         definition
             .columns()
@@ -82,6 +84,37 @@ pub(crate) fn conform_after(
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(definition.schema()), arrays, &options)
         .map_err(|e| Error::with_source(ErrorKind::Schema, e.to_string(), e))
+}
+
+/// The only value of an array as a constant of a type; `None` for null.
+///
+/// # Errors
+/// `Schema` where the type does not take it without loss; `Limit` for a string above 16 MiB.
+pub fn constant_of(array: &ArrayRef, data_type: &DataType) -> Result<Option<Constant>> {
+    let column = Column {
+        id: 1,
+        name: "default".to_owned(),
+        data_type: stored_type(data_type).unwrap_or_else(|| data_type.clone()),
+        nullable: true,
+        default: None,
+        fill: None,
+    };
+    let value = conform_array(0, &column, array)?;
+    check_sizes(0, &column, &value)?;
+    Ok(Constant::of_array(&value))
+}
+
+/// The default of a column for so many rows; null without one.
+fn defaults(column: &Column, rows: usize) -> Result<ArrayRef> {
+    let Some(default) = &column.default else {
+        return Ok(new_null_array(&column.data_type, rows));
+    };
+    constant_array(default, &column.data_type, rows).ok_or_else(|| {
+        let name = &column.name;
+        limit(format!(
+            "column \"{name}\": its default is too long for {rows} rows at once"
+        ))
+    })
 }
 
 /// `array` as a column of the table, without the checks for nulls and sizes that [`conform`] adds.
@@ -185,7 +218,7 @@ fn match_columns(definition: &TableDefinition, given: &Schema) -> Result<Vec<Opt
         }
     }
     for (column, place) in definition.columns().iter().zip(&places) {
-        if place.is_none() && !column.nullable {
+        if place.is_none() && !column.nullable && column.default.is_none() {
             return Err(schema(format!(
                 "the column \"{}\" is missing and may not be null",
                 column.name

@@ -3,10 +3,12 @@
 //! Invariants: a [`TableDefinition`] that exists is sound, whether it was created or decoded: its columns are, its layout has
 //! arranged them, and the summarised ones exist. The bytes are described in `docs/format/definition.md`.
 
+mod alter;
 pub(crate) mod columns;
 mod create;
 mod stored;
 
+pub use alter::Alteration;
 pub use columns::{Column, Columns};
 
 use crate::error::{limit, schema};

@@ -168,6 +168,8 @@ impl Change {
         table: &Table,
         pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
     ) -> Result<Self> {
+        // What is stored has the columns of the view that it is made from.
+        table.refresh()?;
         let shape = table.shape();
         let mut new = NewRows::new(table, &shape);
         let named = |error| table.name_error(error);

@@ -8,6 +8,7 @@ mod cast;
 mod closed;
 pub mod column;
 mod conform;
+mod constant;
 pub mod definition;
 mod definitions;
 mod delete;
@@ -28,8 +29,10 @@ pub mod time_units;
 mod value;
 
 pub use column::{BlockDecoder, BlockEncoder, ValueDecoder, decode_block};
+pub use conform::constant_of;
 pub use conform::{conform, shown_value};
-pub use definition::{Column, Columns, Summaries, TableDefinition};
+pub use constant::Constant;
+pub use definition::{Alteration, Column, Columns, Summaries, TableDefinition};
 pub use layout::{Arrangement, Layout, LayoutOptions};
 pub use layouts::Layouts;
 pub use options::{CreateOptions, SummaryOption};
@@ -38,6 +41,7 @@ pub use time::{Split, TimeBound, full_time_text, key_range, order_keys};
 pub use value::Value;
 
 pub mod aggregate;
+mod alter;
 mod append;
 mod append_later;
 pub mod appender;

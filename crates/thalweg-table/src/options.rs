@@ -2,6 +2,7 @@
 //!
 //! Invariants: an option is known by one name in SQL, Python and here; an unknown one is an error that lists the known.
 
+use crate::constant::Constant;
 use crate::definition::{Columns, Summaries};
 use crate::error::invalid;
 use crate::layout::{Layout, LayoutOptions};
@@ -51,6 +52,8 @@ pub struct CreateOptions {
     pub layout_options: Vec<(String, String)>,
     /// Which columns blocks are summarised by.
     pub summaries: SummaryOption,
+    /// What columns have in rows that are stored without them, by name: null for the others.
+    pub defaults: Vec<(String, Constant)>,
 }
 
 /// Which columns blocks are summarised by, as users write it.

@@ -450,7 +450,12 @@ impl RowsDecoder {
             return Err(bad("bytes behind the last column"));
         }
         for &at in &self.plan.missing {
-            append_nulls(&mut self.batch.columns[at], rows)?;
+            let column = &mut self.batch.columns[at];
+            match column.may_be_missing() {
+                true if column.append_missing(rows) => {}
+                true => return Err(bad("the default of a column is too long for so many rows")),
+                false => append_nulls(column, rows)?,
+            }
         }
         self.batch.rows += rows;
         Ok(())

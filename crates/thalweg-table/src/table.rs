@@ -92,15 +92,16 @@ impl Table {
         &self.name
     }
 
-    /// The columns, as of the last use of this handle.
+    /// The columns now; of a table that is gone, those that it had at the last use of this handle.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(self.shape.load().definition.schema())
+        Arc::clone(self.definition().schema())
     }
 
-    /// The definition, as of the last use of this handle.
+    /// The definition now; of a table that is gone, that of the last use of this handle.
     #[must_use]
     pub fn definition(&self) -> Arc<TableDefinition> {
+        let _ = self.refresh();
         Arc::clone(&self.shape.load().definition)
     }
 
@@ -184,13 +185,22 @@ impl Table {
         mut write: impl FnMut(&Shape) -> Result<T>,
     ) -> Result<T> {
         for _ in 1..MAX_ATTEMPTS {
-            match write(&self.shape.load()) {
+            let shape = self.shape();
+            match write(&shape) {
                 Err(e) if e.kind() == ErrorKind::Conflict => self.refresh()?,
+                Err(e) if self.has_newer_than(shape.version, &e) => {}
                 Err(e) => return Err(self.dropped_or(e)),
                 done => return done,
             }
         }
-        write(&self.shape.load())
+        write(&self.shape())
+    }
+
+    /// Whether rows may fit columns that others have made meanwhile, as they do not fit those of an older version.
+    pub(crate) fn has_newer_than(&self, version: u32, error: &Error) -> bool {
+        error.kind() == ErrorKind::Schema
+            && self.refresh().is_ok()
+            && self.shape().version != version
     }
 
     /// The error of a commit, which names the table where that is gone: the kernel knows tables by their ids.

@@ -6,10 +6,8 @@
 
 mod common;
 
-use common::{
-    Model, Operation, Order, Times, Trial, operations, operations_with_deletes,
-    operations_with_jobs, sequences,
-};
+use common::operations::{operations, operations_with_deletes, operations_with_jobs};
+use common::{Model, Operation, Order, Times, Trial, sequences};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -211,6 +211,7 @@ impl BlockDecoder {
             field,
             element,
             builder,
+            ..
         } in &self.batch.columns
         {
             if *element == ElementType::Bytes
@@ -308,6 +309,12 @@ impl Source<'_> {
         let mut chunks = [values, validity].into_iter().flatten();
         if chunks.any(|chunk| chunk.chunk_rows() != self.block_rows) {
             return Err(self.damaged(column, "has another number of rows"));
+        }
+        if values.is_none() && validity.is_none() && column.may_be_missing() {
+            return match column.append_missing(self.rows.len()) {
+                true => Ok(()),
+                false => Err(too_long(&column.field)),
+            };
         }
         if (values.is_none() || validity.is_some()) && !column.field.is_nullable() {
             return Err(self.damaged(column, "has nulls and may not"));

@@ -336,6 +336,12 @@ impl Source<'_> {
         {
             return self.append_coordinates(column, grid, place);
         }
+        if wanted.values.is_none() && wanted.validity.is_none() && column.may_be_missing() {
+            return match column.append_missing(rows) {
+                true => Ok(()),
+                false => Err(too_long(&column.field)),
+            };
+        }
         if (wanted.values.is_none() || wanted.validity.is_some()) && !column.field.is_nullable() {
             return Err(self.damaged(column, "has nulls and may not"));
         }

@@ -3,6 +3,7 @@
 //! Invariants: ids rise from column to column and are below the next one; names are unique without regard to case; every type is
 //! a stored type.
 
+use crate::constant::Constant;
 use crate::error::{limit, schema};
 use crate::schema::{MAX_COLUMNS, check_name, fold_name, shown_type, stored_type};
 use crate::suggest::did_you_mean;
@@ -25,6 +26,10 @@ pub struct Column {
     pub data_type: DataType,
     /// Whether it may be null.
     pub nullable: bool,
+    /// What rows get that are stored without it; `None`: null.
+    pub default: Option<Constant>,
+    /// What rows have that were stored before the column was there; `None`: null.
+    pub fill: Option<Constant>,
 }
 
 /// The columns of a table, in the order users see, which is that of their ids.
@@ -106,6 +111,19 @@ impl Columns {
         self.all[position].nullable = false;
     }
 
+    /// Sets what rows have that are stored without the column at `position`.
+    ///
+    /// # Errors
+    /// `Schema` for what is no value of its type.
+    ///
+    /// # Panics
+    /// When there is no column there.
+    pub(super) fn set_default(&mut self, position: usize, default: Constant) -> Result<()> {
+        let column = &mut self.all[position];
+        column.default = Some(default);
+        check_column(column)
+    }
+
     /// As [`Self::position_named`], without the error.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.places.get(&fold_name(name)).copied()
@@ -134,6 +152,14 @@ fn check_column(column: &Column) -> Result<()> {
         return Err(schema(format!(
             "column \"{name}\": {data_type} is not a stored type"
         )));
+    }
+    for constant in column.default.iter().chain(&column.fill) {
+        if constant.bytes(&column.data_type).is_none() {
+            let (name, data_type) = (&column.name, shown_type(&column.data_type));
+            return Err(schema(format!(
+                "column \"{name}\": a default is no value of {data_type}"
+            )));
+        }
     }
     Ok(())
 }

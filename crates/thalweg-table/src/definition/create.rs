@@ -34,6 +34,10 @@ impl TableDefinition {
             .collect::<Result<Vec<_>>>()?;
         let next_id = columns.last().map_or(1, |column| column.id + 1);
         let mut columns = Columns::new(columns, next_id)?;
+        for (name, default) in &options.defaults {
+            let position = columns.position_named(name)?;
+            columns.set_default(position, default.clone())?;
+        }
         let given = LayoutOptions::new(&options.layout_options);
         let arrangement = layout.arrange(&given, &mut columns)?;
         let summaries = options.summaries.resolve(&columns)?;
@@ -55,7 +59,7 @@ fn instead_of(data_type: &DataType) -> &'static str {
     }
 }
 
-fn new_column(id: u32, field: &Field) -> Result<Column> {
+pub(super) fn new_column(id: u32, field: &Field) -> Result<Column> {
     if *field.data_type() == DataType::Null {
         return Err(schema(format!(
             "column \"{}\": all of its values are missing, which says nothing of its type: make the table with types first, or cast the column",
@@ -84,5 +88,7 @@ fn new_column(id: u32, field: &Field) -> Result<Column> {
         name: field.name().clone(),
         data_type,
         nullable: field.is_nullable(),
+        default: None,
+        fill: None,
     })
 }

@@ -5,6 +5,7 @@
 
 use super::columns::{Column, Columns};
 use super::{Summaries, TableDefinition};
+use crate::constant::Constant;
 use crate::json::{self, damaged, newer};
 use crate::layouts::Layouts;
 use crate::schema::{parse_type, type_name};
@@ -52,8 +53,8 @@ struct StoredColumn {
     #[serde(rename = "type")]
     type_name: String,
     nullable: bool,
-    default: Option<Value>,
-    fill: Option<Value>,
+    default: Option<String>,
+    fill: Option<String>,
     codec: Value,
 }
 
@@ -125,23 +126,15 @@ impl StoredColumn {
             name: column.name.clone(),
             type_name: type_name(&column.data_type),
             nullable: column.nullable,
-            default: None,
-            fill: None,
+            default: { column.default.as_ref() }.map(|default| default.as_str().to_owned()),
+            fill: column.fill.as_ref().map(|fill| fill.as_str().to_owned()),
             codec: Value::from(CODEC_AUTO),
         }
     }
 
     fn into_column(self) -> Result<Column> {
-        let unoffered = [
-            ("a default", self.default.is_some()),
-            (
-                "a value for rows that were stored before it",
-                self.fill.is_some(),
-            ),
-            ("a codec", self.codec != CODEC_AUTO),
-        ];
-        if let Some((what, _)) = unoffered.into_iter().find(|(_, is_there)| *is_there) {
-            return Err(newer(format_args!("{what} for column \"{}\"", self.name)));
+        if self.codec != CODEC_AUTO {
+            return Err(newer(format_args!("a codec for column \"{}\"", self.name)));
         }
         let data_type = parse_type(&self.type_name)
             .map_err(|_| newer(format_args!("a column of type \"{}\"", self.type_name)))?;
@@ -150,6 +143,8 @@ impl StoredColumn {
             name: self.name,
             data_type,
             nullable: self.nullable,
+            default: self.default.map(Constant::of_text),
+            fill: self.fill.map(Constant::of_text),
         })
     }
 }

@@ -8,11 +8,11 @@
 mod deletes;
 #[path = "../layouts/mod.rs"]
 mod layouts;
-mod operations;
+pub(crate) mod operations;
 pub(crate) mod stages;
 
 pub(crate) use layouts::Order;
-pub(crate) use operations::{Operation, operations, operations_with_deletes, operations_with_jobs};
+use operations::Operation;
 
 use arrow_array::builder::{
     BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder,
