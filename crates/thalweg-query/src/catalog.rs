@@ -10,6 +10,7 @@ use crate::extra::ExtraTable;
 use crate::meaning::{casts, time_texts};
 use crate::params::BoundParams;
 use crate::parse::is_schema;
+use crate::placed_table::{PLACED, PlacedTable};
 use crate::system;
 use crate::table::StoredTable;
 use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
@@ -72,18 +73,12 @@ impl<'a> Resolver<'a> {
 
     /// The table of that name.
     pub(crate) fn table(&self, name: &str) -> thalweg_table::Result<Arc<dyn TableProvider>> {
-        let missing = match self.view.table(name) {
-            Ok(view) => {
-                let definition = Arc::clone(view.definition());
-                let mut used = self.used.borrow_mut();
-                if !used.iter().any(|known| known.name == name) {
-                    used.push(UsedTable {
-                        name: name.to_owned(),
-                        definition: Arc::clone(&definition),
-                    });
-                }
-                return Ok(Arc::new(StoredTable::new(view.name(), definition)));
-            }
+        if let Some(placed) = name.strip_prefix(PLACED) {
+            let stored = self.stored(placed)?;
+            return Ok(Arc::new(PlacedTable::new(stored)));
+        }
+        let missing = match self.stored(name) {
+            Ok(stored) => return Ok(Arc::new(stored)),
             Err(error) if error.kind() == ErrorKind::NotFound => error,
             Err(error) => return Err(error),
         };
@@ -101,6 +96,20 @@ impl<'a> Resolver<'a> {
             None if is_file(&folded) => Err(unsupported(format!("\"{name}\": {NO_FILES}"))),
             None => Err(missing),
         }
+    }
+
+    /// The stored table of that name.
+    fn stored(&self, name: &str) -> thalweg_table::Result<StoredTable> {
+        let view = self.view.table(name)?;
+        let definition = Arc::clone(view.definition());
+        let mut used = self.used.borrow_mut();
+        if !used.iter().any(|known| known.name == name) {
+            used.push(UsedTable {
+                name: name.to_owned(),
+                definition: Arc::clone(&definition),
+            });
+        }
+        Ok(StoredTable::new(view.name(), definition))
     }
 
     /// The stored tables that were named, if there were no others.

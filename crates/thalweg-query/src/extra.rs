@@ -4,7 +4,6 @@
 //! values themselves only; and floats with NaN among them. A reader is read once, and a second read is an error, not an empty table.
 
 use crate::error::{from_arrow, query, to_datafusion};
-use crate::placed_table::PlacedTable;
 use crate::threads::call_program;
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow::compute::cast;
@@ -31,7 +30,6 @@ pub struct ExtraTable(Source);
 enum Source {
     Batches(SchemaRef, Vec<RecordBatch>),
     Reader(Arc<OnceReader>),
-    Placed(PlacedTable),
 }
 
 impl ExtraTable {
@@ -50,17 +48,11 @@ impl ExtraTable {
         })))
     }
 
-    /// The rows of a stored table with their places.
-    pub(crate) fn placed(table: PlacedTable) -> Self {
-        Self(Source::Placed(table))
-    }
-
     /// The columns.
     pub fn schema(&self) -> &SchemaRef {
         match &self.0 {
             Source::Batches(schema, _) => schema,
             Source::Reader(reader) => &reader.read_schema,
-            Source::Placed(table) => table.schema(),
         }
     }
 
@@ -82,7 +74,6 @@ impl ExtraTable {
                         .map_err(failed)?,
                 )
             }
-            Source::Placed(table) => Arc::new(table.clone()),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Texts that differ in a number only: one plan for all of them.
 //!
 //! Invariants: what is lifted out of a text are whole numbers on the right of a comparison, or of BETWEEN, in the WHERE of
-//! a single SELECT; the text with `?` in their place and these values mean the same. Whatever is not certain stays in the
+//! a single SELECT, DELETE or UPDATE; the text with `?` in their place and these values mean the same. Whatever is not certain stays in the
 //! text: a number that stays costs a plan, one that should have stayed could change an answer. [`is_plain`] looks once
 //! more, at the plan: a number may only be compared with a column of its own type, where nothing depends on its value.
 //!
@@ -58,7 +58,11 @@ pub(crate) fn lift(text: &str) -> Option<Lifted> {
         return None;
     }
     let mut words = Words { text, at: 0 };
-    if !words.next()?.is("SELECT") {
+    let first = words.next()?;
+    if !["SELECT", "DELETE", "UPDATE"]
+        .iter()
+        .any(|word| first.is(word))
+    {
         return None;
     }
     let mut lifted = Lifted {

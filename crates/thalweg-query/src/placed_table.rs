@@ -1,7 +1,7 @@
-//! The rows of one stored table with their places, as DataFusion sees them: what a DELETE picks from.
+//! The rows of one stored table with their places, as DataFusion sees them: what statements pick from that change rows.
 //!
-//! Invariants: it is the table of a snapshot with one column more, the last, which no name in a statement can mean; conditions only
-//! prune pieces, and are evaluated again above; what was scanned is noted, so that places lead back to rows.
+//! Invariants: it is a stored table with one column more, the last, which no name in a statement can mean; conditions only prune pieces,
+//! and are evaluated again above; what was scanned is noted in the session, so that places lead back to rows.
 
 use crate::error::to_datafusion;
 use crate::table::{StatementTables, StoredTable};
@@ -18,41 +18,33 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_env::sync::Mutex;
-use thalweg_table::{PlacedReader, PlacedRows, TableView, with_places};
+use thalweg_table::{PlacedReader, PlacedRows, with_places};
+
+/// Before the name of a table: the table with the places of its rows. Names of tables have no such character, and [`PLACED`] is in no
+/// text of a user.
+pub(crate) const PLACED: char = '\0';
 
 /// The column of the places. Names of tables and columns have no such character.
 pub(crate) const PLACE_COLUMN: &str = "\0place";
 
+/// So few pieces are read sooner than other threads are woken up.
+const FEW_PIECES: usize = 8;
+
 /// A stored table with the places of its rows.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PlacedTable {
     stored: StoredTable,
-    view: TableView,
     schema: SchemaRef,
-    /// The rows of its one scan.
-    scanned: Arc<Mutex<Option<Arc<PlacedRows>>>>,
 }
 
 impl PlacedTable {
-    pub(crate) fn new(view: TableView) -> Self {
-        let mut fields = view.schema().fields().to_vec();
+    pub(crate) fn new(stored: StoredTable) -> Self {
+        let mut fields = stored.definition().schema().fields().to_vec();
         fields.push(Arc::new(Field::new(PLACE_COLUMN, DataType::UInt64, false)));
         Self {
-            stored: StoredTable::new(view.name(), Arc::clone(view.definition())),
-            view,
+            stored,
             schema: Arc::new(Schema::new(fields)),
-            scanned: Arc::default(),
         }
-    }
-
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    /// The rows that the places of its scan lead to; `None`: no row was wanted.
-    pub(crate) fn scanned(&self) -> Option<Arc<PlacedRows>> {
-        self.scanned.lock().clone()
     }
 }
 
@@ -105,12 +97,17 @@ impl TableProvider for PlacedTable {
         let output: Vec<usize> = output.flatten().collect();
         request.projection = Some(columns);
         request.one_nan = tables.compares_floats;
-        let rows = PlacedRows::new(&self.view, &request).map_err(to_datafusion)?;
+        let view = tables.view_of(&self.stored)?;
+        let rows = PlacedRows::new(&view, &request).map_err(to_datafusion)?;
         let rows = Arc::new(rows);
-        if self.scanned.lock().replace(Arc::clone(&rows)).is_some() {
+        if tables.placed.lock().replace(Arc::clone(&rows)).is_some() {
             return internal_err!("rows with places are scanned once");
         }
-        let partitions = cut(rows.pieces(), tables.threads).map(|pieces| {
+        let threads = match rows.pieces() {
+            ..FEW_PIECES => 1,
+            _ => tables.threads,
+        };
+        let partitions = cut(rows.pieces(), threads).map(|pieces| {
             let partition = Pieces {
                 schema: Arc::clone(&schema),
                 rows: Arc::clone(&rows),
@@ -128,6 +125,15 @@ impl TableProvider for PlacedTable {
         );
         Ok(Arc::new(scan?))
     }
+}
+
+/// Whether a scan is one of rows with places.
+pub(crate) fn is_of_placed_rows(scan: &StreamingTableExec) -> bool {
+    let schema = scan.partition_schema();
+    schema
+        .fields()
+        .last()
+        .is_some_and(|last| last.name() == PLACE_COLUMN)
 }
 
 /// Up to `count` ranges of pieces that follow each other.

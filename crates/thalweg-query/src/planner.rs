@@ -24,7 +24,7 @@ use crate::rules::{
 use crate::spill::UnnamedFiles;
 use crate::stack::with_room;
 use crate::subquery_orders::kept_where_they_count;
-use crate::table::StatementTables;
+use crate::table::{ScannedRows, StatementTables};
 use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, Utc};
 use datafusion::catalog::{CatalogProviderList, Session};
@@ -324,6 +324,7 @@ impl StatementSession {
             snapshot: view,
             threads: planner.options.threads,
             compares_floats: compares_floats(plan),
+            placed: ScannedRows::default(),
         };
         let mut session = Self {
             planner: Arc::clone(planner),
@@ -336,6 +337,12 @@ impl StatementSession {
         };
         session.set_now(now);
         session
+    }
+
+    /// The session, which notes the rows of a scan with places there.
+    pub(crate) fn noting(mut self, placed: &ScannedRows) -> Self {
+        self.tables.placed = Arc::clone(placed);
+        self
     }
 
     /// Sets the value of `now()`: microseconds, as in PostgreSQL and DuckDB, so that columns which count these take it.

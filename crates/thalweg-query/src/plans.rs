@@ -69,34 +69,49 @@ impl Plans {
                 return Some((filled, view));
             }
         }
-        let lifted = literals::lift(text)?;
-        let statement = self.statements.get(&lifted.text).ok()?;
+        let (statement, params) = self.without_numbers(text)?;
         let Request::Query(query) = &statement.parsed.request else {
             return None;
         };
+        let view = engine.snapshot().ok()?;
+        let kept = self.kept_plain(&statement, query, &params, &view)?;
+        let plan = fill_kept(&kept, &params).ok()?;
+        let filled = Arc::new(FilledPlan { kept, plan });
+        self.statements.keep_filled(text, Arc::clone(&filled));
+        Some((filled, view))
+    }
+
+    /// The statement of all texts that differ from this one in numbers only, and the numbers of this one; `None`: there is none, or its
+    /// numbers matter to its plan.
+    pub(crate) fn without_numbers(&self, text: &str) -> Option<(Arc<Statement>, BoundParams)> {
+        let lifted = literals::lift(text)?;
+        let statement = self.statements.get(&lifted.text).ok()?;
         if statement.wants_numbers() {
             return None;
         }
         let params = Params::Positional(lifted.values);
         let params = statement.parsed.placeholders.bind(&params).ok()?;
-        let view = engine.snapshot().ok()?;
+        Some((statement, params))
+    }
+
+    /// The plan that is kept of a query whose numbers were lifted out; `None` where they matter to it, from then on.
+    pub(crate) fn kept_plain(
+        &self,
+        statement: &Statement,
+        query: &DfStatement,
+        params: &BoundParams,
+        view: &DatabaseView,
+    ) -> Option<Arc<KeptPlan>> {
         let types = params.types();
-        let kept = statement.plan(&types, &view).or_else(|| {
-            self.planned(&statement, query, &params, &view, &[]).ok()?;
-            statement.plan(&types, &view)
+        let kept = statement.plan(&types, view).or_else(|| {
+            self.planned(statement, query, params, view, &[]).ok()?;
+            statement.plan(&types, view)
         });
-        match kept {
-            Some(kept) if kept.is_plain => {
-                let plan = fill_kept(&kept, &params).ok()?;
-                let filled = Arc::new(FilledPlan { kept, plan });
-                self.statements.keep_filled(text, Arc::clone(&filled));
-                Some((filled, view))
-            }
-            _ => {
-                statement.keep_numbers();
-                None
-            }
+        if kept.as_ref().is_none_or(|kept| !kept.is_plain) {
+            statement.keep_numbers();
+            return None;
         }
+        kept
     }
 
     /// The plan of a query in a statement, with its values in the place of placeholders: only its operators are still to be made.

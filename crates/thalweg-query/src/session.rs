@@ -28,6 +28,7 @@ use crate::stack::with_room;
 use crate::statement::Statement;
 use crate::stop::{Stop, stoppable};
 use crate::stream::QueryStream;
+use crate::table::ScannedRows;
 use crate::threads::{Threads, call_program, wait_for};
 use crate::wording::columns::with_text_as_written;
 use crate::{ddl, insert, summarize, system, unquoted_dates};
@@ -232,6 +233,9 @@ impl Session {
     fn sql_here(&self, text: &str, params: &Params, call: &Call<'_>) -> Result<QueryResult> {
         if let Some(rows) = self.lifted(text, params, call) {
             return Ok(rows);
+        }
+        if let Some(done) = self.lifted_edit(text, params, call) {
+            return done.map_err(|error| with_text_as_written(error, text));
         }
         let statement = self.shared.plans.statement(text)?;
         let done = self.execute(&statement, params, call);
@@ -623,9 +627,21 @@ impl Session {
         view: DatabaseView,
         deadline: Option<Deadline>,
     ) -> Result<QueryResult> {
+        self.start_with(plan, view, deadline, &ScannedRows::default())
+    }
+
+    /// The operators of a plan, on a snapshot. The rows of a scan with places are noted.
+    fn start_with(
+        &self,
+        plan: &Named,
+        view: DatabaseView,
+        deadline: Option<Deadline>,
+        placed: &ScannedRows,
+    ) -> Result<QueryResult> {
         let threads = self.workers()?;
         let Named { plan, names } = plan;
         let session = StatementSession::new(self.shared.plans.planner(), view, plan);
+        let session = session.noting(placed);
         let planned = {
             let _inside = threads.enter();
             wait_for(session.physical(plan), None)

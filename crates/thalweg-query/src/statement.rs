@@ -14,8 +14,8 @@ use chrono::{DateTime, Utc};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use quick_cache::sync::Cache;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use thalweg_env::sync::Mutex;
 use thalweg_table::{DatabaseView, Result};
 
@@ -33,6 +33,8 @@ pub(crate) struct Statement {
     /// The value of `now()`, if not the moment of planning.
     pub(crate) now: Option<DateTime<Utc>>,
     plans: Mutex<Vec<Arc<KeptPlan>>>,
+    /// The query for the places of the rows that it changes, which has plans of its own.
+    places: OnceLock<Box<Statement>>,
     /// Its text was made by lifting numbers out of others, and it turned out that they matter to the plan.
     wants_numbers: AtomicBool,
 }
@@ -53,6 +55,7 @@ impl Statement {
             parsed: parse(text)?,
             now: None,
             plans: Mutex::default(),
+            places: OnceLock::new(),
             wants_numbers: AtomicBool::new(false),
         })
     }
@@ -63,8 +66,14 @@ impl Statement {
             parsed: other.parsed.clone(),
             now: None,
             plans: Mutex::default(),
+            places: OnceLock::new(),
             wants_numbers: AtomicBool::new(true),
         }
+    }
+
+    /// The statement of the query for the places of the rows that it changes.
+    pub(crate) fn of_places(&self) -> &Self {
+        self.places.get_or_init(|| Box::new(Self::of(self)))
     }
 
     /// Sets the moment that `now()` is.

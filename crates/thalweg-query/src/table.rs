@@ -16,7 +16,8 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
-use thalweg_table::{DatabaseView, KeyRange, ScanRequest, TableDefinition, TableView};
+use thalweg_env::sync::Mutex;
+use thalweg_table::{DatabaseView, KeyRange, PlacedRows, ScanRequest, TableDefinition, TableView};
 
 /// A stored table, without its rows.
 #[derive(Clone, Debug)]
@@ -150,7 +151,12 @@ pub(crate) struct StatementTables {
     pub(crate) threads: usize,
     /// Whether the plan may compare floats of its tables.
     pub(crate) compares_floats: bool,
+    /// The rows that places lead to, of the one table that is scanned with the places of its rows.
+    pub(crate) placed: ScannedRows,
 }
+
+/// The rows of a scan with places, once it is planned.
+pub(crate) type ScannedRows = Arc<Mutex<Option<Arc<PlacedRows>>>>;
 
 impl StatementTables {
     /// The tables of the session that DataFusion passes to a provider.

@@ -77,8 +77,7 @@ impl Deleting {
         }
     }
 
-    /// The queries for the rows: over the table, and for their places over [`PLACED_TABLE`](super::PLACED_TABLE). `None`: all rows
-    /// go.
+    /// The queries for the rows and for their places. `None`: all rows go.
     pub(crate) fn queries(&self) -> Result<Option<(DfStatement, DfStatement)>> {
         let Some((from, condition)) = &self.condition else {
             return Ok(None);

@@ -9,7 +9,7 @@ mod update;
 
 use crate::error::query;
 use crate::parse::written;
-use crate::placed_table::PLACE_COLUMN;
+use crate::placed_table::{PLACE_COLUMN, PLACED};
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
@@ -18,9 +18,6 @@ use datafusion_sql::sqlparser::ast::{
 pub(crate) use merge::Merging;
 use thalweg_table::{Result, TableDefinition};
 pub(crate) use update::Updating;
-
-/// The name under which a statement reads the table that it changes, with the places of rows. No table has such a name.
-pub(crate) const PLACED_TABLE: &str = "\0rows";
 
 /// The query for the rows that an UPDATE or a MERGE changes.
 ///
@@ -47,7 +44,7 @@ pub(crate) trait Editing {
     /// The table that it changes.
     fn table(&self) -> &str;
 
-    /// Its query over the table under the name [`PLACED_TABLE`].
+    /// Its query over the table with the places of its rows.
     fn query(&self, definition: &TableDefinition) -> Result<EditQuery>;
 
     /// The query over the table under its own name: for the names of the tables that it reads.
@@ -57,18 +54,18 @@ pub(crate) trait Editing {
     fn repeated(&self) -> &'static str;
 }
 
-/// A table that stands under its own name in a statement, under [`PLACED_TABLE`] with the same alias, and that alias.
+/// The table that a statement names, with the places of its rows and under the same alias, and that alias.
 fn placed(table: &TableFactor) -> Result<(TableFactor, Ident)> {
     let mut placed = table.clone();
     if let TableFactor::Table { name, alias, .. } = &mut placed {
         let last = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
-        let alias_name = match (&*alias, last) {
-            (Some(alias), _) => Some(alias.name.clone()),
-            (None, last) => last,
-        };
-        if let Some(alias_name) = alias_name {
+        if let Some(last) = last {
+            *name = ObjectName::from(vec![Ident::with_quote(
+                '"',
+                format!("{PLACED}{}", last.value),
+            )]);
+            let alias_name = alias.take().map_or(last, |alias| alias.name);
             *alias = Some(alias_of(alias_name.clone()));
-            *name = ObjectName::from(vec![Ident::with_quote('"', PLACED_TABLE)]);
             return Ok((placed, alias_name));
         }
     }

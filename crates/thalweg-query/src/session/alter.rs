@@ -14,7 +14,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 use thalweg_planner::walk;
-use thalweg_table::{Alteration, Constant, ErrorKind, Result, TableDefinition, constant_of};
+use thalweg_table::{Alteration, Constant, Error, ErrorKind, Result, TableDefinition, constant_of};
 
 impl Session {
     /// Changes columns in one commit; a table gets another name in a statement of its own.
@@ -188,8 +188,12 @@ impl Session {
         let Some(array) = array.map_err(from_datafusion)? else {
             return Err(query("a default was not computed"));
         };
-        let array = crate::insert::assigned_value(&array, data_type)?;
-        constant_of(&array, data_type)
+        let of_column = |error: Error| {
+            let message = format!("column \"{column}\": DEFAULT {value}: {}", error.message());
+            Error::new(error.kind(), message)
+        };
+        let array = crate::insert::assigned_value(&array, data_type).map_err(of_column)?;
+        constant_of(&array, data_type).map_err(of_column)
     }
 }
 

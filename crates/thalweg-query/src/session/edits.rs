@@ -1,19 +1,20 @@
 //! Statements of a session that change stored rows: what they pick and what they store, in one commit.
 
-use super::{Call, Session, next_while};
+use super::{Call, Session, Shared, next_while};
 use crate::edits::delete::{Deleting, keys_alone};
-use crate::edits::{Action, Editing, PLACED_TABLE};
+use crate::edits::{Action, Editing, Updating};
 use crate::error::{from_arrow, query};
-use crate::extra::ExtraTable;
 use crate::insert;
-use crate::params::BoundParams;
-use crate::placed_table::PlacedTable;
+use crate::params::{BoundParams, Params};
+use crate::parse::Request;
 use crate::result::QueryResult;
 use crate::statement::Statement;
+use crate::table::ScannedRows;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use datafusion_sql::parser::Statement as DfStatement;
+use std::sync::Arc;
 use thalweg_table::{DatabaseView, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete};
 
 impl Session {
@@ -33,9 +34,7 @@ impl Session {
         let queries = deleting.queries()?;
         let mut pick = || match &queries {
             None => Ok(RowsToDelete::Keys(KeyRange::ALL)),
-            Some((rows, places)) => {
-                self.picked(statement, (&deleting.table, rows, places), params, call)
-            }
+            Some((rows, places)) => self.picked(statement, (rows, places), params, call),
         };
         let count = table.delete_picked(self.settings.durability, &mut pick)?;
         Ok(QueryResult::count(count))
@@ -55,8 +54,7 @@ impl Session {
             let view = self.shared.engine.snapshot()?;
             let rows = view.table(editing.table())?;
             let edit = editing.query(rows.definition())?;
-            let placed = PlacedTable::new(rows);
-            let mut found = self.found(statement, &edit.query, &placed, (view, params), call)?;
+            let (mut found, placed) = self.found(statement, &edit.query, (view, params), call)?;
             let mut picked = PickedRows::default();
             count = 0;
             while let Some(batch) = next_while(&mut found, call.go_on)? {
@@ -82,27 +80,65 @@ impl Session {
         Ok(QueryResult::count(count))
     }
 
-    /// The rows of a query over a table with places.
+    /// Runs a DELETE or an UPDATE by the plan of all texts that differ from this one in numbers only, if there is one.
+    pub(super) fn lifted_edit(
+        &self,
+        text: &str,
+        params: &Params,
+        call: &Call<'_>,
+    ) -> Option<Result<QueryResult>> {
+        if *params != Params::None || !call.extra.is_empty() || self.settings.read_only {
+            return None;
+        }
+        let Shared { engine, plans, .. } = &*self.shared;
+        let (statement, params) = plans.without_numbers(text)?;
+        let view = engine.snapshot().ok()?;
+        let done = match &statement.parsed.request {
+            Request::Delete(delete, with) => {
+                let deleting = Deleting::of(delete, with.as_ref()).ok()?;
+                let (rows, _) = deleting.queries().ok()??;
+                plans.kept_plain(&statement, &rows, &params, &view)?;
+                self.delete(&statement, &deleting, &params, call)
+            }
+            Request::Update(update, with) => {
+                let updating = Updating::of(update, with.as_ref()).ok()?;
+                let table = view.table(updating.table()).ok()?;
+                let edit = updating.query(table.definition()).ok()?;
+                let places = statement.of_places();
+                if plans
+                    .kept_plain(places, &edit.query, &params, &view)
+                    .is_none()
+                {
+                    statement.keep_numbers();
+                    return None;
+                }
+                self.edit(&statement, &updating, &params, call)
+            }
+            _ => return None,
+        };
+        Some(done)
+    }
+
+    /// The rows of a query over a table with places, and where the rows are noted that these lead to.
     fn found(
         &self,
         statement: &Statement,
         query: &DfStatement,
-        placed: &PlacedTable,
         (view, params): (DatabaseView, &BoundParams),
         call: &Call<'_>,
-    ) -> Result<QueryResult> {
-        let mut extra = call.extra.to_vec();
-        extra.push((PLACED_TABLE.to_owned(), ExtraTable::placed(placed.clone())));
-        let own = Statement::of(statement);
-        let plan = self.shared.plans.of(&own, query, params, &view, &extra)?;
-        self.start(&plan, view, call.deadline.clone())
+    ) -> Result<(QueryResult, ScannedRows)> {
+        let plans = &self.shared.plans;
+        let plan = plans.of(statement.of_places(), query, params, &view, call.extra)?;
+        let placed = ScannedRows::default();
+        let found = self.start_with(&plan, view, call.deadline.clone(), &placed)?;
+        Ok((found, placed))
     }
 
     /// The rows of a table that a DELETE picks now.
     fn picked(
         &self,
         statement: &Statement,
-        (table, rows, places): (&str, &DfStatement, &DfStatement),
+        (rows, places): (&DfStatement, &DfStatement),
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<RowsToDelete> {
@@ -112,8 +148,7 @@ impl Session {
         if let Some(keys) = keys_alone(&plan.plan)? {
             return Ok(RowsToDelete::Keys(keys));
         }
-        let placed = PlacedTable::new(view.table(table)?);
-        let mut found = self.found(statement, places, &placed, (view, params), call)?;
+        let (mut found, placed) = self.found(statement, places, (view, params), call)?;
         let mut picked = PickedRows::default();
         while let Some(batch) = next_while(&mut found, call.go_on)? {
             picked.add(&self::places(&batch)?);
@@ -146,9 +181,9 @@ fn of_actions(batch: &RecordBatch, actions: usize) -> Result<Vec<RecordBatch>> {
     (1_i64..).take(actions).map(rows_of).collect()
 }
 
-fn of_places(placed: &PlacedTable, picked: PickedRows) -> RowsToDelete {
-    match placed.scanned() {
-        Some(rows) => RowsToDelete::Picked(rows, picked),
+fn of_places(placed: &ScannedRows, picked: PickedRows) -> RowsToDelete {
+    match &*placed.lock() {
+        Some(rows) => RowsToDelete::Picked(Arc::clone(rows), picked),
         None => RowsToDelete::Keys(KeyRange::EMPTY),
     }
 }
