@@ -205,7 +205,7 @@ impl PyDatabase {
             .detach(|| db.begin_table(name, &schema, options))
             .or_raise()?;
         let table = PyTable::new(Arc::clone(&self.handle), new.table().clone());
-        if let Err(error) = table.append_input(py, rows) {
+        if let Err(error) = table.append_input(py, rows, None) {
             py.detach(|| drop(new));
             return Err(error);
         }

@@ -14,7 +14,7 @@ use crate::scan::{Asked, scan};
 use crate::sharing::Handle;
 use crate::show;
 use crate::signals;
-use arrow_array::UInt64Array;
+use arrow_array::{RecordBatch, UInt64Array};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take_record_batch;
 use pyo3::prelude::*;
@@ -22,7 +22,8 @@ use pyo3::types::{PyCapsule, PyDict, PyString, PyTuple};
 use pyo3_arrow::PySchema;
 use std::sync::Arc;
 use thalweg::{
-    Database, Error, ErrorKind, ExtraTable, Params, QueryResult, Table, TableScan, key_to_text,
+    Database, Error, ErrorKind, ExtraTable, Numbered, Params, QueryResult, Table, TableScan,
+    key_to_text,
 };
 use thalweg_table::time::key_to_scalar;
 
@@ -64,13 +65,20 @@ impl PyTable {
         self.table.get()
     }
 
-    pub(crate) fn append_input(&self, py: Python<'_>, input: Input) -> PyResult<u64> {
+    pub(crate) fn append_input(
+        &self,
+        py: Python<'_>,
+        input: Input,
+        number: Option<Numbered<'_>>,
+    ) -> PyResult<u64> {
         let table = self.open()?;
         // Ctrl-C ends the append, of which nothing is stored then. So does a fork within whatever makes the batches, in the
         // child: the append is its parent's.
         let is_here = || self.table.get().map(drop);
         let appended = signals::interruptible(is_here, |goes_on| match input {
-            Input::Batch(batch) => py.detach(|| table.append_while([Ok(batch)], None, goes_on)),
+            Input::Batch(batch) => {
+                py.detach(|| append_to(&table, std::iter::once(Ok(batch)), number, goes_on))
+            }
             Input::Stream(stream) => {
                 let batches = stream.map(|batch| {
                     if !goes_on() {
@@ -78,10 +86,23 @@ impl PyTable {
                     }
                     batch.map_err(input::unread)
                 });
-                py.detach(|| table.append_while(batches, None, goes_on))
+                py.detach(|| append_to(&table, batches, number, goes_on))
             }
         })?;
         appended.or_raise()
+    }
+}
+
+/// Appends to a table, once for each number.
+fn append_to(
+    table: &Table,
+    batches: impl Iterator<Item = Result<RecordBatch, Error>>,
+    number: Option<Numbered<'_>>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<u64, Error> {
+    match number {
+        None => table.append_while(batches, None, goes_on),
+        Some(number) => table.append_once(batches, number, None, goes_on),
     }
 }
 
@@ -104,18 +125,46 @@ impl PyTable {
     /// >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
     /// >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
     /// 3
-    fn append(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
+    ///
+    /// producer, sequence: the name of the program or device that sends the rows, and a number that rises with each of its appends to
+    ///     the table. Whoever does not know whether an append was stored sends it again with its number: it is stored once. One that was
+    ///     sent with this number before, or before a higher one, is taken for stored. The 65,536 producers that appended last are
+    ///     remembered, for as long as the database lasts.
+    ///
+    /// >>> for attempt in range(3):
+    /// ...     _ = t.append({"ts": [3], "v": [2.5]}, producer="gateway 7", sequence=41)
+    /// >>> len(t)
+    /// 4
+    #[pyo3(signature = (data, *, producer=None, sequence=None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        producer: Option<&str>,
+        sequence: Option<u64>,
+    ) -> PyResult<u64> {
+        let number = match (producer, sequence) {
+            (None, None) => None,
+            (Some(producer), Some(sequence)) => Some(Numbered { producer, sequence }),
+            _ => {
+                let message = "append takes producer and sequence together: a name, and a number that rises with each append";
+                return Err(raise(ErrorKind::Invalid, message.to_owned()));
+            }
+        };
         let table = self.open()?;
         let schema = table.schema();
         let definition = table.definition();
         if let Some(exported) = Exported::of(data)? {
             let (types, values) = (&exported.schema, &exported.array);
-            let stored = one_row::with_row(types, values, &schema, |row| {
-                py.detach(|| table.put(row, None)).or_raise()
-            });
+            let stored = match number {
+                Some(_) => None,
+                None => one_row::with_row(types, values, &schema, |row| {
+                    py.detach(|| table.put(row, None)).or_raise()
+                }),
+            };
             return match stored {
                 Some(stored) => stored.map(|()| 1),
-                None => self.append_input(py, Input::Batch(exported.into_batch(py)?)),
+                None => self.append_input(py, Input::Batch(exported.into_batch(py)?), number),
             };
         }
         let time = definition.order_column().map(|column| column.name.as_str());
@@ -128,7 +177,7 @@ impl PyTable {
             );
             return Err(raise(ErrorKind::Schema, message));
         };
-        self.append_input(py, input)
+        self.append_input(py, input, number)
     }
 
     /// Appends one row, its values in the order of the columns.

@@ -11,6 +11,7 @@ use crate::closed::Closed;
 use crate::conform::conform_after;
 use crate::definition::TableDefinition;
 use crate::engine::{AppendLimits, Engine};
+use crate::error::invalid;
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
 use crate::rows::{decode_rows, encode_rows};
@@ -26,9 +27,10 @@ use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::index::{Entry, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, encode_entries};
 use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom, Result,
-    RowsPart, are_few_pages,
+    Commit, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom, Producer,
+    Result, RowsPart, TableId, are_few_pages,
 };
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Batches that are kept in case that the definition changes while they are encoded.
 const KEPT_BYTES: usize = 64 << 20;
@@ -109,7 +111,55 @@ impl Table {
     ) -> Result<u64> {
         self.engine().closed().check()?;
         let durability = durability.unwrap_or(self.engine().options().durability);
-        append(self, &mut batches.into_iter(), durability, go_on)
+        append(self, &mut batches.into_iter(), (None, durability), go_on)
+    }
+
+    /// Appends as [`Self::append_while`] does, once: a program that does not know whether an append was stored sends it again with the
+    /// same number. What was sent with this number of the producer, or with a lower one after it, is taken for stored, and nothing is
+    /// stored then.
+    ///
+    /// Each table remembers its producers: those of all tables whose last appends are the newest, 65,536 of them. Of a producer
+    /// that is forgotten every append is new.
+    ///
+    /// ```
+    /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+    /// # fn main() -> thalweg::Result<()> {
+    /// # let db = Engine::in_memory(EngineOptions::default())?;
+    /// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+    /// use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    /// use std::sync::Arc;
+    /// use thalweg::Numbered;
+    ///
+    /// let times = Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
+    /// let batch = RecordBatch::try_from_iter([("ts", times)]).unwrap();
+    /// let number = Numbered { producer: "gateway 7", sequence: 41 };
+    /// for _ in 0..3 {
+    ///     room.append_once([Ok(batch.clone())], number, None, &|| true)?;
+    /// }
+    /// assert_eq!(room.view()?.row_count(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::append_while`]; `Invalid` for a producer without a name.
+    pub fn append_once(
+        &self,
+        batches: impl IntoIterator<Item = Result<RecordBatch>>,
+        number: Numbered<'_>,
+        durability: Option<Durability>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<u64> {
+        self.engine().closed().check()?;
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        let producer = number.of_table(self.id())?;
+        append(
+            self,
+            &mut batches.into_iter(),
+            (Some(producer), durability),
+            go_on,
+        )
     }
 
     /// Appends one row, its values in the order of the schema.
@@ -177,11 +227,34 @@ impl Shape {
     }
 }
 
+/// The number that a program gives one of its appends to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbered<'a> {
+    /// The name of the program, or of the device: one that no other program uses for this table.
+    pub producer: &'a str,
+    /// Rises from append to append of the producer.
+    pub sequence: u64,
+}
+
+impl Numbered<'_> {
+    /// The producer as the kernel knows it: its name in one table, so that it may number its appends to each table alike.
+    fn of_table(self, table: TableId) -> Result<Producer> {
+        if self.producer.is_empty() {
+            return Err(invalid("a producer needs a name"));
+        }
+        let seed = u64::from(table.0);
+        Ok(Producer {
+            id: xxh3_128_with_seed(self.producer.as_bytes(), seed).to_le_bytes(),
+            sequence: self.sequence,
+        })
+    }
+}
+
 /// Appends all batches in one commit, unless `go_on` returns false before it.
 fn append(
     table: &Table,
     batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
-    durability: Durability,
+    (producer, durability): (Option<Producer>, Durability),
     go_on: &dyn Fn() -> bool,
 ) -> Result<u64> {
     let mut input = Input {
@@ -195,8 +268,9 @@ fn append(
     table.with_newest_shape(|shape| {
         input.rewind().map_err(|e| table.name_error(e))?;
         let batches = std::iter::from_fn(|| input.next().transpose());
-        let (commit, rows) = commit_of(table, shape, batches, go_on)?;
+        let (mut commit, rows) = commit_of(table, shape, batches, go_on)?;
         if rows > 0 {
+            commit.producer = producer;
             table.engine().kernel().commit(commit, durability)?;
         }
         Ok(rows)

@@ -14,6 +14,7 @@ use crate::range::KeyRange;
 use crate::reader::Reader;
 use crate::rows::RowsDecoder;
 use crate::table::{Table, TableView};
+use crate::table_turns::CONFLICTS_WITHOUT_TURN;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ use thalweg_kernel::{
 /// Attempts that may lose a race against another commit. From the third on the deletion has the turn of its table, so that only
 /// covers of open rows and moves of blocks are left to lose one against.
 const MAX_CONFLICTS: u32 = 64;
+/// After an attempt that took so long and lost, the next one has the turn of its table.
+const LONG_NS: u64 = 50_000_000;
 
 impl Table {
     /// Deletes all rows with order keys of a range, in one commit, and returns how many there were. It costs what lies at the
@@ -116,11 +119,13 @@ fn change_by(
     let closed = engine.closed();
     let turns = engine.turns_of(table.id())?;
     let mut turn = turns.none();
+    let clock = engine.env().clock();
     let (mut conflicts, mut has_made_room, mut has_encoded) = (0, false, false);
     loop {
         if !turn.wait_if_due(conflicts, &|| closed.check().is_ok()) {
             closed.check()?;
         }
+        let began_ns = clock.monotonic_ns();
         let mut rows = 0;
         let done = plan().and_then(|change| {
             rows = change.deletion.rows;
@@ -130,7 +135,11 @@ fn change_by(
         match done {
             Ok(()) => return Ok(rows),
             Err(e) if e.kind() == ErrorKind::Conflict && conflicts < MAX_CONFLICTS => {
-                conflicts += 1;
+                // What took long is not to be done three times.
+                conflicts += match clock.monotonic_ns() - began_ns {
+                    ..LONG_NS => 1,
+                    _ => CONFLICTS_WITHOUT_TURN,
+                };
                 table.refresh()?;
             }
             // The room for masks is the same for all tables.

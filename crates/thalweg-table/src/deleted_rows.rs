@@ -125,18 +125,27 @@ impl DeletedRows {
             .map(|(start, end)| start..end)
     }
 
+    /// Which of so many rows are not hidden.
+    pub(crate) fn left(&self, rows: usize) -> BooleanArray {
+        let mut left = BooleanBufferBuilder::new(rows);
+        for range in self.kept(rows) {
+            left.append_n(range.start - left.len(), false);
+            left.append_n(range.len(), true);
+        }
+        BooleanArray::new(left.finish(), None)
+    }
+
+    /// Whether no row is hidden.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The rows that are not hidden.
     pub(crate) fn taken_out_of(&self, batch: RecordBatch) -> Result<RecordBatch> {
         if self.0.is_empty() {
             return Ok(batch);
         }
-        let mut kept = BooleanBufferBuilder::new(batch.num_rows());
-        for range in self.kept(batch.num_rows()) {
-            kept.append_n(range.start - kept.len(), false);
-            kept.append_n(range.len(), true);
-        }
-        let kept = BooleanArray::new(kept.finish(), None);
-        filter_record_batch(&batch, &kept).map_err(|e| {
+        filter_record_batch(&batch, &self.left(batch.num_rows())).map_err(|e| {
             Error::with_source(ErrorKind::Limit, format!("taking out deleted rows: {e}"), e)
         })
     }

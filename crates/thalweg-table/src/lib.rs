@@ -74,7 +74,7 @@ mod unlisted;
 pub mod wide;
 
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
-pub use append::NewRows;
+pub use append::{NewRows, Numbered};
 pub use appender::Appender;
 pub use catalog::DatabaseView;
 pub use delete::RowsToDelete;

@@ -12,8 +12,10 @@ use crate::rows::RowsDecoder;
 use crate::scan::ScanRequest;
 use crate::scan::plan::wanted_keys;
 use crate::table::TableView;
+use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::filter::{filter, filter_record_batch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_kernel::index::{Entry, ItemName, Place, Step};
@@ -299,32 +301,23 @@ impl PlacedReader {
         deleted: DeletedRows,
         placed: Vec<(RecordBatch, UInt64Array)>,
     ) -> Result<Vec<(RecordBatch, UInt64Array)>> {
-        let total = placed.iter().map(|(batch, _)| batch.num_rows()).sum();
-        let kept: Vec<_> = deleted
-            .kept(total)
-            .filter(|range| !range.is_empty())
-            .collect();
-        if matches!(&kept[..], [all] if all.len() == total) {
+        if deleted.is_empty() {
             return Ok(placed);
         }
-        let mut left = Vec::with_capacity(kept.len());
-        for range in kept {
-            let mut first = 0;
-            for (batch, places) in &placed {
-                let rows = batch.num_rows();
-                let start = range.start.max(first) - first;
-                let end = range.end.clamp(first, first + rows) - first;
-                if start < end {
-                    let (batch, places) = (
-                        batch.slice(start, end - start),
-                        places.slice(start, end - start),
-                    );
-                    left.push((batch, places));
-                }
-                first += rows;
-            }
-        }
-        Ok(left)
+        let left = deleted.left(placed.iter().map(|(batch, _)| batch.num_rows()).sum());
+        let mut first = 0;
+        let kept = placed.into_iter().map(|(batch, places)| {
+            let left = left.slice(first, batch.num_rows());
+            first += batch.num_rows();
+            let places = filter(&places, &left)?;
+            Ok((
+                filter_record_batch(&batch, &left)?,
+                places.as_primitive().clone(),
+            ))
+        });
+        kept.collect::<Result<_, ArrowError>>().map_err(|e| {
+            Error::with_source(ErrorKind::Limit, format!("taking out deleted rows: {e}"), e)
+        })
     }
 }
 

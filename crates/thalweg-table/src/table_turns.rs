@@ -15,7 +15,7 @@ use thalweg_env::sync::Mutex;
 use thalweg_kernel::TableId;
 
 /// Attempts that are refused before the turn is waited for.
-const CONFLICTS_WITHOUT_TURN: u32 = 2;
+pub(crate) const CONFLICTS_WITHOUT_TURN: u32 = 2;
 
 /// The turns of the tables of an engine.
 #[derive(Debug, Default)]

@@ -9,10 +9,12 @@ use arrow_schema::{DataType, Field, Schema};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_env::sim::{CallKind, Errno, Fault, FaultPlan, FaultRule, SimEnv, SpawnMode};
+use thalweg_env::sim::{
+    CallKind, CrashChoice, Errno, Fault, FaultPlan, FaultRule, SimEnv, SpawnMode,
+};
 use thalweg_table::{
     AggregateRequest, Appender, CreateOptions, Durability, Engine, EngineOptions, ErrorKind,
-    ScanRequest, Table, Value,
+    Numbered, ScanRequest, Table, Value,
 };
 
 fn open(sim: &SimEnv) -> Engine {
@@ -375,4 +377,56 @@ fn a_killed_process_leaves_no_table_without_rows() {
     let new = engine.begin_table("t", &schema, &options).unwrap();
     new.publish().unwrap();
     assert_eq!(engine.table_names().unwrap(), ["t"]);
+}
+
+/// An append that is sent again with its number is stored once: by any handle, after an opening, and after a power cut that came before or
+/// after it was durable. Each table counts for itself.
+#[test]
+fn an_append_with_a_number_is_stored_once() {
+    let sim = SimEnv::new(1);
+    let mut engine = open(&sim);
+    let table = create(&engine);
+    let other = engine.create_table("other", &table.schema(), &CreateOptions::stream("ts"));
+    let other = other.unwrap();
+    let send = |table: &Table, producer, sequence, rows: i64, durability| {
+        let number = Numbered { producer, sequence };
+        let batch = batch(table, i64::try_from(sequence).unwrap() * 1_000_000, rows);
+        table.append_once([Ok(batch)], number, Some(durability), &|| true)
+    };
+    let count = |table: &Table| table.view().unwrap().row_count();
+    // One row, rows of a block, rows of several files.
+    for (sequence, rows) in [(1, 1), (2, 5_000), (7, 300_000)] {
+        for _ in 0..3 {
+            assert_eq!(
+                send(&table, "gw7", sequence, rows, Durability::Disk).unwrap(),
+                rows as u64
+            );
+        }
+    }
+    // Older ones are stored, those of others and of other tables are not.
+    assert_eq!(send(&table, "gw7", 5, 10, Durability::Disk).unwrap(), 10);
+    assert_eq!(count(&table), 305_001);
+    send(&table, "gw8", 5, 10, Durability::Disk).unwrap();
+    send(&other, "gw7", 5, 10, Durability::Disk).unwrap();
+    assert_eq!((count(&table), count(&other)), (305_011, 10));
+    assert_eq!(
+        send(&table, "", 1, 1, Durability::Disk).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+    engine.close().unwrap();
+    engine = open(&sim);
+    let table = engine.table("t").unwrap();
+    send(&table, "gw7", 7, 300_000, Durability::Disk).unwrap();
+    assert_eq!(count(&table), 305_011);
+    // Answered as stored at a higher level than it was stored at, it is there at that level.
+    send(&table, "gw7", 8, 10, Durability::Process).unwrap();
+    let lost = open(&sim.crash_image(&CrashChoice::DropAll));
+    send(&table, "gw7", 8, 10, Durability::Disk).unwrap();
+    let kept = open(&sim.crash_image(&CrashChoice::DropAll));
+    assert_eq!(count(&lost.table("t").unwrap()), 305_011);
+    for engine in [lost, kept] {
+        let table = engine.table("t").unwrap();
+        send(&table, "gw7", 8, 10, Durability::Disk).unwrap();
+        assert_eq!(count(&table), 305_021);
+    }
 }

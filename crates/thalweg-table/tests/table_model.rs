@@ -6,8 +6,8 @@
 
 mod common;
 
-use common::operations::{operations, operations_with_deletes, operations_with_jobs};
-use common::{Model, Operation, Order, Times, Trial, sequences};
+use common::operations::{Operation, operations, operations_with_deletes, operations_with_jobs};
+use common::{Model, Order, Times, Trial, sequences};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -54,11 +54,11 @@ pub use thalweg_table::time::{
 };
 pub use thalweg_table::time_units;
 pub use thalweg_table::{
-    AggregateRequest, AggregateResult, Appender, BlockFacts, Bucket, ColumnRange, ColumnSummary,
-    CreateOptions, DatabaseView, Durability, Error, ErrorKind, FragmentFacts, Group, JobKind,
-    JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained, MaintenanceMode, NewTable,
-    Result, ScanMetrics, ScanTask, SummaryKind, SummaryOption, Table, TableDefinition, TableStats,
-    TableTotals, TableView, Value, ValueRange,
+    AggregateRequest, AggregateResult, Alteration, Appender, BlockFacts, Bucket, ColumnRange,
+    ColumnSummary, Constant, CreateOptions, DatabaseView, Durability, Error, ErrorKind,
+    FragmentFacts, Group, JobKind, JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained,
+    MaintenanceMode, NewTable, Numbered, Result, ScanMetrics, ScanTask, SummaryKind, SummaryOption,
+    Table, TableDefinition, TableStats, TableTotals, TableView, Value, ValueRange, constant_of,
 };
 
 /// The first rows from a time on, two of their three columns:

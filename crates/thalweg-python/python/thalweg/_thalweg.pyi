@@ -223,7 +223,7 @@ class Table:
     columns: list[str]
     """The names of the columns."""
 
-    def append(self, data: Any) -> int:
+    def append(self, data: Any, *, producer: str | None = None, sequence: int | None = None) -> int:
         """Appends all rows of `data`, or none, and returns how many there were. They are durable when this returns.
 
         data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a dict of arrays, or
@@ -241,6 +241,16 @@ class Table:
         >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
         >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
         3
+
+        producer, sequence: the name of the program or device that sends the rows, and a number that rises with each of its appends to
+            the table. Whoever does not know whether an append was stored sends it again with its number: it is stored once. One that was
+            sent with this number before, or before a higher one, is taken for stored. The 65,536 producers that appended last are
+            remembered, for as long as the database lasts.
+
+        >>> for attempt in range(3):
+        ...     _ = t.append({"ts": [3], "v": [2.5]}, producer="gateway 7", sequence=41)
+        >>> len(t)
+        4
         """
 
     def put(self, *row: Any) -> None:
