@@ -1,7 +1,7 @@
 //! The statement that creates a table like an existing one.
 
 use std::fmt::Write;
-use thalweg::{TableView, sql_type_name};
+use thalweg::{TableView, default_in_sql, sql_type_name};
 
 /// `CREATE TABLE ...` with all that SQL can express of a table.
 pub(crate) fn create_statement(table: &TableView) -> String {
@@ -10,10 +10,12 @@ pub(crate) fn create_statement(table: &TableView) -> String {
     for (place, column) in definition.columns().iter().enumerate() {
         let separator = if place > 0 { ", " } else { "" };
         let not_null = if column.nullable { "" } else { " NOT NULL" };
+        let default = default_in_sql(column);
+        let default = default.map_or_else(String::new, |default| format!(" DEFAULT {default}"));
         // Writing to a string cannot fail.
         let _ = write!(
             columns,
-            "{separator}{} {}{not_null}",
+            "{separator}{} {}{not_null}{default}",
             quoted(&column.name),
             sql_type_name(&column.data_type)
         );

@@ -40,6 +40,7 @@ mod offered;
 mod options;
 mod params;
 mod parse;
+mod placed_exec;
 mod placed_table;
 mod planner;
 mod plans;

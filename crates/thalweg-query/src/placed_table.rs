@@ -4,21 +4,16 @@
 //! and are evaluated again above; what was scanned is noted in the session, so that places lead back to rows.
 
 use crate::error::to_datafusion;
+use crate::placed_exec::PlacedScanExec;
 use crate::table::{StatementTables, StoredTable};
-use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, internal_err};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
-use thalweg_table::{PlacedReader, PlacedRows, with_places};
+use thalweg_table::PlacedRows;
 
 /// Before the name of a table: the table with the places of its rows. Names of tables have no such character, and [`PLACED`] is in no
 /// text of a user.
@@ -26,9 +21,6 @@ pub(crate) const PLACED: char = '\0';
 
 /// The column of the places. Names of tables and columns have no such character.
 pub(crate) const PLACE_COLUMN: &str = "\0place";
-
-/// So few pieces are read sooner than other threads are woken up.
-const FEW_PIECES: usize = 8;
 
 /// A stored table with the places of its rows.
 #[derive(Debug)]
@@ -103,93 +95,7 @@ impl TableProvider for PlacedTable {
         if tables.placed.lock().replace(Arc::clone(&rows)).is_some() {
             return internal_err!("rows with places are scanned once");
         }
-        let threads = match rows.pieces() {
-            ..FEW_PIECES => 1,
-            _ => tables.threads,
-        };
-        let partitions = cut(rows.pieces(), threads).map(|pieces| {
-            let partition = Pieces {
-                schema: Arc::clone(&schema),
-                rows: Arc::clone(&rows),
-                pieces,
-            };
-            Arc::new(partition) as Arc<dyn PartitionStream>
-        });
-        let scan = StreamingTableExec::try_new(
-            Arc::clone(&schema),
-            partitions.collect(),
-            Some(&output),
-            [],
-            false,
-            None,
-        );
-        Ok(Arc::new(scan?))
-    }
-}
-
-/// Whether a scan is one of rows with places.
-pub(crate) fn is_of_placed_rows(scan: &StreamingTableExec) -> bool {
-    let schema = scan.partition_schema();
-    schema
-        .fields()
-        .last()
-        .is_some_and(|last| last.name() == PLACE_COLUMN)
-}
-
-/// Up to `count` ranges of pieces that follow each other.
-fn cut(pieces: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = count.clamp(1, pieces.max(1));
-    let start = move |part: usize| pieces * part / count;
-    (0..count).map(move |part| start(part)..start(part + 1))
-}
-
-struct Pieces {
-    schema: SchemaRef,
-    rows: Arc<PlacedRows>,
-    pieces: Range<usize>,
-}
-
-impl fmt::Debug for Pieces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pieces")
-            .field("pieces", &self.pieces)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Reads a piece with the reader of its partition, which the first one makes.
-fn read(
-    rows: &Arc<PlacedRows>,
-    reader: &mut Option<PlacedReader>,
-    schema: &SchemaRef,
-    piece: usize,
-) -> thalweg_table::Result<Vec<RecordBatch>> {
-    let reader = match reader {
-        Some(reader) => reader,
-        none => none.insert(rows.reader()?),
-    };
-    let placed = reader.read(piece)?.into_iter();
-    placed.map(|rows| with_places(schema, rows)).collect()
-}
-
-impl PartitionStream for Pieces {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (rows, schema) = (Arc::clone(&self.rows), Arc::clone(&self.schema));
-        let mut reader = None;
-        let batches = self.pieces.clone().flat_map(move |piece| {
-            let (read, error) = match read(&rows, &mut reader, &schema, piece) {
-                Ok(batches) => (batches, None),
-                Err(error) => (Vec::new(), Some(Err(to_datafusion(error)))),
-            };
-            read.into_iter().map(Ok).chain(error)
-        });
-        Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&self.schema),
-            futures::stream::iter(batches),
-        ))
+        let scan = PlacedScanExec::new(rows, schema, &output, tables.threads)?;
+        Ok(Arc::new(scan))
     }
 }

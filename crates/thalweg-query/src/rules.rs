@@ -21,7 +21,7 @@ use crate::meaning::lengths::WindowsByLength;
 use crate::meaning::one_unit::TimesInOneUnit;
 use crate::meaning::time_orders::{goes_by_order, wants_rows_in_time};
 use crate::meaning::window_keys::WindowKeys;
-use crate::placed_table::is_of_placed_rows;
+use crate::placed_exec::PlacedScanExec;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
@@ -60,7 +60,6 @@ use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, SortOrderPushdownResult};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -402,8 +401,8 @@ pub(crate) fn runs_inline(plan: &Arc<dyn ExecutionPlan>) -> bool {
         if let Some(aggregate) = next.downcast_ref::<TableAggregateExec>() {
             return aggregate.is_small();
         }
-        if let Some(stream) = next.downcast_ref::<StreamingTableExec>() {
-            return is_of_placed_rows(stream) && stream.partitions().len() == 1 && hands_on;
+        if let Some(scan) = next.downcast_ref::<PlacedScanExec>() {
+            return scan.is_small();
         }
         hands_on &= next.is::<FilterExec>()
             || next.is::<ProjectionExec>()

@@ -104,6 +104,22 @@ pub fn constant_of(array: &ArrayRef, data_type: &DataType) -> Result<Option<Cons
     Ok(Constant::of_array(&value))
 }
 
+/// The default of a column as SQL writes it: `DEFAULT` and this make the same one. `None`: there is none.
+pub fn default_in_sql(column: &Column) -> Option<String> {
+    let value = constant_array(column.default.as_ref()?, &column.data_type, 1)?;
+    if let Some(bytes) = value.as_binary_opt::<i32>() {
+        let digits: Vec<String> = bytes
+            .value(0)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        return Some(format!("X'{}'", digits.concat()));
+    }
+    let formatter = ArrayFormatter::try_new(&value, &FormatOptions::new()).ok()?;
+    let text = formatter.value(0).try_to_string().ok()?;
+    Some(format!("'{}'", text.replace('\'', "''")))
+}
+
 /// The default of a column for so many rows; null without one.
 fn defaults(column: &Column, rows: usize) -> Result<ArrayRef> {
     let Some(default) = &column.default else {

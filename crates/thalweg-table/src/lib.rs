@@ -29,8 +29,7 @@ pub mod time_units;
 mod value;
 
 pub use column::{BlockDecoder, BlockEncoder, ValueDecoder, decode_block};
-pub use conform::constant_of;
-pub use conform::{conform, shown_value};
+pub use conform::{conform, constant_of, default_in_sql, shown_value};
 pub use constant::Constant;
 pub use definition::{Alteration, Column, Columns, Summaries, TableDefinition};
 pub use layout::{Arrangement, Layout, LayoutOptions};

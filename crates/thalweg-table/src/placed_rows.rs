@@ -101,6 +101,26 @@ impl PlacedRows {
         self.pieces.len()
     }
 
+    /// How many rows all pieces have together.
+    #[must_use]
+    pub fn row_count(&self) -> u64 {
+        let table = self.view.snapshot();
+        let rows = |piece: &Piece| match piece {
+            Piece::Block { block, .. } => {
+                let hidden = match &block.mask {
+                    Some(BlockMask::Rows(hidden)) => u64::from(hidden.rows()),
+                    _ => 0,
+                };
+                block.entry.rows.saturating_sub(hidden)
+            }
+            Piece::Open(open) => {
+                let hidden = table.hidden_in(open).map_or(0, Positions::rows);
+                u64::from(open.part.rows.saturating_sub(hidden))
+            }
+        };
+        self.pieces.iter().map(rows).sum()
+    }
+
     /// The view that the rows are of.
     #[must_use]
     pub fn view(&self) -> &TableView {

@@ -59,6 +59,7 @@ pub use thalweg_table::{
     FragmentFacts, Group, JobKind, JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained,
     MaintenanceMode, NewTable, Numbered, Result, ScanMetrics, ScanTask, SummaryKind, SummaryOption,
     Table, TableDefinition, TableStats, TableTotals, TableView, Value, ValueRange, constant_of,
+    default_in_sql,
 };
 
 /// The first rows from a time on, two of their three columns:

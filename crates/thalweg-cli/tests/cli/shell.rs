@@ -32,11 +32,17 @@ SELECT count(*) AS n FROM cpu
 #[test]
 fn the_printed_schema_makes_the_same_table() {
     let place = Place::new();
-    place.sql("CREATE TABLE \"My Table\" (ts TIMESTAMP, \"Größe\" DOUBLE, n BIGINT) WITH (layout = 'stream', time = 'ts', summaries = 'n')");
+    place.sql(
+        "CREATE TABLE \"My Table\" (ts TIMESTAMP, \"Größe\" DOUBLE DEFAULT 2.5, n BIGINT NOT NULL DEFAULT -3, s VARCHAR DEFAULT 'it''s', \
+         d TIMESTAMP DEFAULT '2026-03-01 12:00:00.5', b BLOB DEFAULT X'00ff', q DECIMAL(10, 2) DEFAULT 1.25, f BOOLEAN DEFAULT true) \
+         WITH (layout = 'stream', time = 'ts', summaries = 'n')",
+    );
     let schema = place.run_with(["db"], ".schema\n").ok();
     let other = Place::new();
     other.run_with(["db"], &schema).ok();
     assert_eq!(other.run_with(["db"], ".schema 'my table'\n").ok(), schema);
+    assert!(schema.contains("s VARCHAR DEFAULT 'it''s'"), "{schema}");
+    assert!(schema.contains("b BLOB DEFAULT X'00ff'"), "{schema}");
 }
 
 #[test]
