@@ -117,7 +117,7 @@ impl PyTable {
     /// The rows are read while other threads run: they must not write to arrays of NumPy that they are in before this returns.
     ///
     /// Columns are matched by name, as are the values of dicts, dataclasses, named tuples and rows of sqlite3; values of other tuples by
-    /// place. Missing columns become null; rows may be in any order. An index of times without a name is the time column of a DataFrame
+    /// place. Missing columns get their default, or null; rows may be in any order. An index of times without a name is the time column of a DataFrame
     /// that has no other. In pandas, and in lists beside texts or times, NaN is a missing value and becomes null; elsewhere it stays NaN.
     /// Integers in a column of times count in its unit since 1970: nanoseconds in a "timestamp", seconds in a "timestamp(s)".
     ///

@@ -139,6 +139,23 @@ def test_columns_change_while_handles_readers_and_appends_go_on(path):
         assert db.table("readings").columns == ["ts", "dev", "room", "n"]
 
 
+@pytest.mark.parametrize("statement", ["UPDATE t SET n = n + 1", "MERGE INTO t USING t AS o ON o.ts = t.ts WHEN MATCHED THEN UPDATE SET n = t.n + 1"])
+@pytest.mark.parametrize("alter", ["DROP COLUMN b", "RENAME COLUMN b TO c", "ADD COLUMN c INT DEFAULT 5", "DROP COLUMN b, ADD COLUMN b VARCHAR DEFAULT 'x'"])
+def test_a_change_of_rows_begins_anew_where_columns_change_beside_it(statement, alter):
+    with thalweg.connect(":memory:") as db:
+        rows = 300_000
+        table = db.create_table("t", {"ts": "bigint", "n": "bigint", "b": "bigint"}, time="ts")
+        table.append({"ts": numpy.arange(rows), "n": numpy.zeros(rows, int), "b": numpy.arange(rows)})
+        results = []
+        thread = threading.Thread(target=lambda: results.append(db.sql(statement).fetchone()))
+        thread.start()
+        db.sql(f"ALTER TABLE t {alter}")
+        thread.join()
+        assert results == [(rows,)]
+        assert db.sql("SELECT count(*), sum(n) FROM t").fetchone() == (rows, rows)
+        assert len(db.table("t").columns) == {"DROP COLUMN b": 2, "ADD COLUMN c INT DEFAULT 5": 4}.get(alter, 3)
+
+
 def test_a_connection_that_only_reads_changes_nothing(path):
     with thalweg.connect(path) as db:
         filled(db, 100)

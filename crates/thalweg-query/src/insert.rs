@@ -123,19 +123,20 @@ pub(crate) fn assigned(
     })
 }
 
-/// Rows of a query whose columns stand for `positions`, as rows of the table. Its errors do not number rows: these have no order that a
-/// user knows.
+/// Rows of a query whose columns stand for `positions`, as rows of a table with this definition. Its errors do not number rows: these
+/// have no order that a user knows.
 pub(crate) fn stored(
-    table: &Table,
+    table: &str,
+    definition: &TableDefinition,
     positions: &[usize],
     rows: &RecordBatch,
 ) -> Result<RecordBatch> {
     let refusals = Refusals {
-        table: table.name(),
+        table,
         before: None,
         of_query: true,
     };
-    assign_batch(&table.definition(), positions, rows, &refusals)
+    assign_batch(definition, positions, rows, &refusals)
 }
 
 /// The errors for values that columns do not take.

@@ -86,14 +86,18 @@ pub(crate) fn conform_after(
         .map_err(|e| Error::with_source(ErrorKind::Schema, e.to_string(), e))
 }
 
-/// The only value of an array as a constant of a type; `None` for null.
+/// The only value of an array as a constant of a column, given by its name and type; `None` for null.
 ///
 /// # Errors
 /// `Schema` where the type does not take it without loss; `Limit` for a string above 16 MiB.
-pub fn constant_of(array: &ArrayRef, data_type: &DataType) -> Result<Option<Constant>> {
+pub fn constant_of(
+    column: &str,
+    array: &ArrayRef,
+    data_type: &DataType,
+) -> Result<Option<Constant>> {
     let column = Column {
         id: 1,
-        name: "default".to_owned(),
+        name: column.to_owned(),
         data_type: stored_type(data_type).unwrap_or_else(|| data_type.clone()),
         nullable: true,
         default: None,

@@ -182,10 +182,18 @@ impl Change {
         let shape = table.shape();
         let mut new = NewRows::new(table, &shape);
         let named = |error| table.name_error(error);
-        let (view, deletion) = Deletion::of_picked(table, pick(&mut new)?).map_err(named)?;
-        if new.rows() > 0 && view.snapshot().definition_version != shape.version {
+        let changed = || {
             let message = "the definition of the table changed meanwhile";
-            return Err(Error::new(ErrorKind::Conflict, message));
+            named(Error::new(ErrorKind::Conflict, message))
+        };
+        let picked = match pick(&mut new) {
+            // Rows with columns of a newer snapshot do not fit those that were known before it.
+            Err(error) if table.has_newer_than(shape.version, &error) => return Err(changed()),
+            picked => picked?,
+        };
+        let (view, deletion) = Deletion::of_picked(table, picked).map_err(named)?;
+        if new.rows() > 0 && view.snapshot().definition_version != shape.version {
+            return Err(changed());
         }
         let (added, added_rows) = new
             .finish(deletion.masks.len_bytes() as u64)

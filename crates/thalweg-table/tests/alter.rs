@@ -154,7 +154,12 @@ fn cells(array: &ArrayRef) -> Vec<Cell> {
 }
 
 fn constant(cell: &Cell, data_type: &DataType) -> Option<Constant> {
-    constant_of(&array(std::slice::from_ref(cell), data_type), data_type).unwrap()
+    constant_of(
+        "c",
+        &array(std::slice::from_ref(cell), data_type),
+        data_type,
+    )
+    .unwrap()
 }
 
 fn open(sim: &SimEnv) -> Engine {

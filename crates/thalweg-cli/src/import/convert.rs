@@ -109,7 +109,7 @@ pub(super) fn fields_of(
     if let Some(column) = definition
         .columns()
         .iter()
-        .find(|column| !column.nullable && missing(&column.name))
+        .find(|column| !column.nullable && column.default.is_none() && missing(&column.name))
     {
         return Err(refuse(format!(
             "the file has no column \"{}\", which must not be null",

@@ -13,8 +13,9 @@ use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, Merge, MergeAction,
-    MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, ObjectNamePart, SelectItem,
-    SetExpr, Statement as SqlStatement, TableFactor, TableWithJoins, Value, Visitor, With,
+    MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, ObjectNamePart, Query,
+    SelectItem, SetExpr, Statement as SqlStatement, TableFactor, TableWithJoins, Value, Visitor,
+    With,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -184,6 +185,85 @@ fn check(clause: &MergeClause) -> Result<()> {
     }
 }
 
+/// Finds a column that a clause has no row for, outside of subqueries.
+struct Strangers<'a> {
+    /// The table whose columns are none of the clause's.
+    absent: &'a str,
+    /// The columns that names without a table mean, where that is known.
+    known: Option<&'a TableDefinition>,
+    queries: usize,
+}
+
+impl Visitor for Strangers<'_> {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<String> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<String> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
+        let is_strange = match expr {
+            _ if self.queries > 0 => false,
+            Expr::CompoundIdentifier(parts) => {
+                matches!(&parts[..], [table, _] if table.value.eq_ignore_ascii_case(self.absent))
+            }
+            Expr::Identifier(name) => {
+                { self.known }.is_some_and(|known| known.position_named(&name.value).is_err())
+            }
+            _ => false,
+        };
+        match is_strange {
+            true => ControlFlow::Break(expr.to_string()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Refuses columns of the side of the join that has no row where a clause acts: all of them would be null.
+fn check_columns(
+    clause: &MergeClause,
+    definition: &TableDefinition,
+    (alias, source): (&Ident, &Ident),
+) -> Result<()> {
+    let (absent, known) = match clause.clause_kind {
+        MergeClauseKind::Matched => return Ok(()),
+        MergeClauseKind::NotMatchedBySource => (&source.value, Some(definition)),
+        MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => (&alias.value, None),
+    };
+    let mut values: Vec<&Expr> = clause.predicate.iter().collect();
+    match &clause.action {
+        MergeAction::Update(update) => {
+            values.extend(update.assignments.iter().map(|assigned| &assigned.value));
+        }
+        MergeAction::Insert(insert) => {
+            if let MergeInsertKind::Values(rows) = &insert.kind {
+                values.extend(rows.rows.iter().flat_map(|row| &row.content));
+            }
+        }
+        MergeAction::Delete { .. } => {}
+    }
+    for value in values {
+        let mut strangers = Strangers {
+            absent,
+            known,
+            queries: 0,
+        };
+        if let ControlFlow::Break(name) = walk(value, &mut strangers) {
+            return Err(query(format!(
+                "{name} has no value in WHEN {}: \"{absent}\" has no row there",
+                clause.clause_kind
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Whether an expression draws a value anew each time.
 fn draws(expr: &Expr) -> bool {
     struct Draws;
@@ -210,6 +290,10 @@ impl Editing for Merging {
 
     fn query(&self, definition: &TableDefinition) -> Result<EditQuery> {
         let (table, alias) = placed(&self.table)?;
+        let source = self.source_alias()?;
+        for clause in &self.clauses {
+            check_columns(clause, definition, (&alias, &source))?;
+        }
         let action = self.action(&alias)?;
         let mut values = vec![place_of(&alias), action.clone()];
         let mut actions = Vec::with_capacity(self.clauses.len());

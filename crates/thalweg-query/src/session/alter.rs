@@ -13,6 +13,7 @@ use datafusion_sql::sqlparser::ast::{
     Visitor,
 };
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use thalweg_planner::walk;
 use thalweg_table::{Alteration, Constant, Error, ErrorKind, Result, TableDefinition, constant_of};
 
@@ -45,13 +46,17 @@ impl Session {
             table.rename(&table_name(to)?)?;
             return Ok(QueryResult::count(0));
         }
-        let definition = table.definition();
-        let alterations = alter
-            .operations
-            .iter()
-            .map(|operation| self.alterations(statement, operation, &definition, params, call));
-        let alterations: Vec<Vec<Alteration>> = alterations.collect::<Result<_>>()?;
-        table.alter(&alterations.concat())?;
+        // Each change sees the columns that those before it make.
+        let mut definition = table.definition();
+        let mut all = Vec::new();
+        for operation in &alter.operations {
+            let alterations = self.alterations(statement, operation, &definition, params, call)?;
+            if let Some(altered) = definition.altered(&alterations)? {
+                definition = Arc::new(altered);
+            }
+            all.extend(alterations);
+        }
+        table.alter(&all)?;
         Ok(QueryResult::count(0))
     }
 
@@ -193,7 +198,7 @@ impl Session {
             Error::new(error.kind(), message)
         };
         let array = crate::insert::assigned_value(&array, data_type).map_err(of_column)?;
-        constant_of(&array, data_type).map_err(of_column)
+        constant_of(column, &array, data_type)
     }
 }
 

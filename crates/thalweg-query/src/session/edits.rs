@@ -7,6 +7,7 @@ use crate::error::{from_arrow, query};
 use crate::insert;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
+use crate::placed_table::PLACE_COLUMN;
 use crate::result::QueryResult;
 use crate::statement::Statement;
 use crate::table::ScannedRows;
@@ -15,7 +16,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use datafusion_sql::parser::Statement as DfStatement;
 use std::sync::Arc;
-use thalweg_table::{DatabaseView, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete};
+use thalweg_table::{DatabaseView, Error, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete};
 
 impl Session {
     pub(super) fn delete(
@@ -53,7 +54,9 @@ impl Session {
         table.edit_rows(self.settings.durability, &mut |stored| {
             let view = self.shared.engine.snapshot()?;
             let rows = view.table(editing.table())?;
-            let edit = editing.query(rows.definition())?;
+            // The statement means the columns of its snapshot: of others that come meanwhile the commit is refused.
+            let definition = Arc::clone(rows.definition());
+            let edit = editing.query(&definition)?;
             let (mut found, placed) = self.found(statement, &edit.query, (view, params), call)?;
             let mut picked = PickedRows::default();
             count = 0;
@@ -68,7 +71,8 @@ impl Session {
                     if let Action::Store(values) = action {
                         let (columns, positions): (Vec<_>, Vec<_>) = values.iter().copied().unzip();
                         let rows = rows.project(&columns).map_err(from_arrow)?;
-                        stored.push(&insert::stored(&table, &positions, &rows)?)?;
+                        let rows = insert::stored(table.name(), &definition, &positions, &rows)?;
+                        stored.push(&rows)?;
                     }
                 }
             }
@@ -128,7 +132,8 @@ impl Session {
         call: &Call<'_>,
     ) -> Result<(QueryResult, ScannedRows)> {
         let plans = &self.shared.plans;
-        let plan = plans.of(statement.of_places(), query, params, &view, call.extra)?;
+        let plan = plans.of(statement.of_places(), query, params, &view, call.extra);
+        let plan = plan.map_err(of_statement)?;
         let placed = ScannedRows::default();
         let found = self.start_with(&plan, view, call.deadline.clone(), &placed)?;
         Ok((found, placed))
@@ -155,6 +160,16 @@ impl Session {
         }
         Ok(of_places(&placed, picked))
     }
+}
+
+/// The error of planning, without the column of places that no statement names.
+fn of_statement(error: Error) -> Error {
+    if !error.message().contains(PLACE_COLUMN) {
+        return error;
+    }
+    query(
+        "an aggregate or a window stands in a query of its own here: SET v = (SELECT avg(v) FROM t)",
+    )
 }
 
 /// The places in the first column, without nulls.

@@ -127,7 +127,10 @@ impl<'a> Tables<'a> {
             false => written,
         };
         let mut tables: Vec<(&str, Vec<&str>)> = Vec::new();
-        for column in shown.iter().filter(|column| !column.name.starts_with("__")) {
+        for column in shown
+            .iter()
+            .filter(|column| !column.name.starts_with("__") && !column.name.contains('\0'))
+        {
             let table = column.relation.as_ref().map_or("", TableReference::table);
             let columns = match tables.iter_mut().find(|(name, _)| *name == table) {
                 Some((_, columns)) => columns,
