@@ -156,6 +156,39 @@ def test_a_change_of_rows_begins_anew_where_columns_change_beside_it(statement, 
         assert len(db.table("t").columns) == {"DROP COLUMN b": 2, "ADD COLUMN c INT DEFAULT 5": 4}.get(alter, 3)
 
 
+def test_rows_of_an_appender_go_to_the_columns_that_they_were_put_into():
+    with thalweg.connect(":memory:") as db:
+        table = db.create_table("t", {"ts": "bigint", "a": "bigint", "b": "bigint"}, time="ts")
+        appender = table.appender()
+        appender.put(1, 10, 20)
+        db.sql("ALTER TABLE t RENAME COLUMN a TO x, RENAME COLUMN b TO a, RENAME COLUMN x TO b")
+        appender.put(2, 11, 21)
+        appender.flush()
+        appender.put(3, 12, 22)
+        db.sql("ALTER TABLE t DROP COLUMN b")
+        appender.flush()
+        appender.put(4, 23)
+        appender.close()
+        assert db.sql("SELECT * FROM t ORDER BY ts").fetchall() == [(1, 20), (2, 21), (3, 22), (4, 23)]
+
+
+def test_a_table_that_gets_the_name_of_another_does_not_get_its_changes():
+    with thalweg.connect(":memory:") as db:
+        for attempt in range(5):
+            for name in ("t", "new"):
+                table = db.create_table(name, {"ts": "bigint", "v": "bigint"}, time="ts")
+                table.append({"ts": numpy.arange(200_000), "v": numpy.full(200_000, name == "t", int)})
+            thread = threading.Thread(target=lambda: db.sql("UPDATE t SET v = v + 10").fetchone())
+            thread.start()
+            db.sql("ALTER TABLE t RENAME TO old")
+            db.sql("ALTER TABLE new RENAME TO t")
+            thread.join()
+            sums = [db.sql(f"SELECT count(*), min(v), max(v) FROM {name}").fetchone() for name in ("old", "t")]
+            assert sums in ([(200_000, 11, 11), (200_000, 0, 0)], [(200_000, 1, 1), (200_000, 10, 10)])
+            db.sql("DROP TABLE old")
+            db.sql("DROP TABLE t")
+
+
 def test_a_connection_that_only_reads_changes_nothing(path):
     with thalweg.connect(path) as db:
         filled(db, 100)

@@ -10,7 +10,7 @@ use crate::extra::ExtraTable;
 use crate::meaning::{casts, time_texts};
 use crate::params::BoundParams;
 use crate::parse::is_schema;
-use crate::placed_table::{PLACED, PlacedTable};
+use crate::placed_table::{PLACED, PlacedTable, STORED};
 use crate::system;
 use crate::table::StoredTable;
 use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
@@ -76,6 +76,9 @@ impl<'a> Resolver<'a> {
         if let Some(placed) = name.strip_prefix(PLACED) {
             let stored = self.stored(placed)?;
             return Ok(Arc::new(PlacedTable::new(stored)));
+        }
+        if let Some(stored) = name.strip_prefix(STORED) {
+            return Ok(Arc::new(self.stored(stored)?));
         }
         let missing = match self.stored(name) {
             Ok(stored) => return Ok(Arc::new(stored)),

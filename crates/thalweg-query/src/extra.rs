@@ -155,7 +155,7 @@ impl PartitionStream for OnceReader {
                 Box::new(batches.map(|batch| batch.map_err(from_arrow)))
             }
             None => Box::new(std::iter::once(Err(query(
-                "a reader can be read once; the statement names it twice: collect it into a table first",
+                "a reader can be read once, and the statement reads it again, because it names it twice or had to begin anew: collect it into a table first",
             )))),
         };
         let stream = futures::stream::iter(batches.map(|batch| batch.map_err(to_datafusion)));

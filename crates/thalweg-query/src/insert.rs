@@ -238,7 +238,17 @@ fn check_width(wanted: usize, given: usize) -> Result<()> {
 
 /// The only value of an array as one that a column of a type takes or refuses.
 pub(crate) fn assigned_value(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    assign(array, to).map_err(from_arrow)
+    let assigned = assign(array, to).map_err(from_arrow)?;
+    if first_rounded(array, &assigned)
+        .map_err(from_arrow)?
+        .is_some()
+    {
+        let name = sql_type_name(to).to_lowercase();
+        return Err(query(format!(
+            "{name} cannot hold it exactly; round it first"
+        )));
+    }
+    Ok(assigned)
 }
 
 /// Converts what SQL converts when it assigns; other values stay as they are.
@@ -505,7 +515,8 @@ fn values_of(rows: Vec<Vec<Expr>>) -> Result<DfStatement> {
     Ok(query)
 }
 
-fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarValue> {
+/// The value of a literal or a placeholder that goes to a column of a type, with all of its digits.
+pub(crate) fn literal(cell: &Expr, params: &BoundParams, to: &DataType) -> Option<ScalarValue> {
     match cell {
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => number(digits, to),

@@ -19,6 +19,9 @@ use thalweg_table::PlacedRows;
 /// text of a user.
 pub(crate) const PLACED: char = '\0';
 
+/// Before the name of a table: the stored table, whatever a WITH calls so. In no text of a user either.
+pub(crate) const STORED: char = '\u{1}';
+
 /// The column of the places. Names of tables and columns have no such character.
 pub(crate) const PLACE_COLUMN: &str = "\0place";
 

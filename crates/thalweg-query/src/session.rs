@@ -18,6 +18,7 @@ use crate::memory;
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
+use crate::placed_table::STORED;
 use crate::planner::StatementSession;
 use crate::plans::Plans;
 use crate::result::{Fetched, Planned, QueryResult};
@@ -474,7 +475,10 @@ impl Session {
         let (references, _) = resolve_table_references(&source, false).map_err(from_datafusion)?;
         let mut unknown: Vec<String> = Vec::new();
         for name in references.iter().filter_map(plain_name) {
-            let known = view.table(name).is_ok() || system::table(name, &view).is_some();
+            // The table whose rows change is a stored one.
+            let is_changed = name.starts_with(STORED);
+            let known =
+                is_changed || view.table(name).is_ok() || system::table(name, &view).is_some();
             if !known && !unknown.iter().any(|other| other == name) {
                 unknown.push(name.to_owned());
             }

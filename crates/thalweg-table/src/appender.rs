@@ -5,11 +5,14 @@
 //! while rows of an earlier one are not stored: a batch that was refused is kept and goes first, and where it is not known
 //! whether a batch was stored, every later call fails as well, because a second attempt could double its rows.
 
+use crate::definition::TableDefinition;
 use crate::rows::RowsDecoder;
 use crate::table::Table;
 use crate::value::Value;
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema};
 use std::fmt;
+use std::sync::Arc;
 use thalweg_kernel::{Durability, Error, ErrorKind, Result};
 
 /// Rows that are collected before they are committed without a call of `flush`.
@@ -44,10 +47,12 @@ pub struct Appender {
     /// The columns of the rows put so far; none while a batch is refused.
     columns: Option<RowsDecoder>,
     /// A batch of which the last attempt to commit stored nothing.
-    refused: Option<RecordBatch>,
+    refused: Option<Written>,
     /// The error that all later calls return: it is not known whether some rows were stored.
     failed: Option<Error>,
     version: u32,
+    /// The definition of this version, which the columns are of.
+    definition: Arc<TableDefinition>,
     bytes: usize,
     /// Rows were committed that may not be as durable as they should be.
     unsettled: bool,
@@ -73,12 +78,14 @@ impl Table {
 
 impl Appender {
     pub(crate) fn new(table: Table) -> Self {
+        let definition = Arc::clone(&table.shape().definition);
         Self {
             table,
             columns: None,
             refused: None,
             failed: None,
             version: 0,
+            definition,
             bytes: 0,
             unsettled: false,
             row: Vec::new(),
@@ -130,6 +137,7 @@ impl Appender {
             Some(columns) if shape.version == self.version => columns,
             outdated => {
                 self.version = shape.version;
+                self.definition = Arc::clone(&shape.definition);
                 outdated.insert(RowsDecoder::new(&shape.definition, None)?)
             }
         };
@@ -172,7 +180,7 @@ impl Appender {
     /// The number of rows put and not yet committed.
     #[must_use]
     pub fn rows(&self) -> usize {
-        let refused = self.refused.as_ref().map_or(0, RecordBatch::num_rows);
+        let refused = { self.refused.as_ref() }.map_or(0, |written| written.rows.num_rows());
         refused + self.columns.as_ref().map_or(0, RowsDecoder::rows)
     }
 
@@ -184,25 +192,52 @@ impl Appender {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let batch = match (self.refused.take(), &mut self.columns) {
-            (Some(batch), _) => batch,
-            (None, Some(columns)) => columns
-                .finish()
-                .inspect_err(|error| self.failed = Some(error.clone()))?,
+        let written = match (self.refused.take(), &mut self.columns) {
+            (Some(written), _) => written,
+            (None, Some(columns)) => Written {
+                rows: columns
+                    .finish()
+                    .inspect_err(|error| self.failed = Some(error.clone()))?,
+                definition: Arc::clone(&self.definition),
+            },
             (None, None) => return Ok(()),
         };
         self.bytes = 0;
         self.unsettled = true;
-        let appended = self.table.append([Ok(batch.clone())], Some(durability));
+        let rows = written.as_of(&self.table.definition());
+        let appended = self.table.append([rows], Some(durability));
         if let Err(error) = &appended {
             // All other kinds mean that nothing was stored.
             if error.kind() == ErrorKind::Unavailable {
                 self.failed = Some(error.clone());
             } else {
-                self.refused = Some(batch);
+                self.refused = Some(written);
             }
         }
         appended.map(|_| ())
+    }
+}
+
+/// Rows, and the columns that they were written for.
+#[derive(Debug)]
+struct Written {
+    rows: RecordBatch,
+    definition: Arc<TableDefinition>,
+}
+
+impl Written {
+    /// The rows with the columns of a newer definition: under their names of then, without those that were dropped.
+    fn as_of(&self, newer: &TableDefinition) -> Result<RecordBatch> {
+        let columns = self.definition.columns().iter().zip(self.rows.columns());
+        let left = columns.filter_map(|(column, array)| {
+            let name = &newer.column(column.id)?.name;
+            let field = Field::new(name, column.data_type.clone(), true);
+            Some((field, Arc::clone(array)))
+        });
+        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = left.unzip();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows.num_rows()));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+            .map_err(|e| Error::with_source(ErrorKind::Schema, e.to_string(), e))
     }
 }
 

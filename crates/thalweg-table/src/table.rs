@@ -111,6 +111,12 @@ impl Table {
         &self.engine
     }
 
+    /// Whether a view is one of this table, and not of another one that has got its name.
+    #[must_use]
+    pub fn is_of(&self, view: &TableView) -> bool {
+        self.id == view.snapshot().id
+    }
+
     pub(crate) fn id(&self) -> TableId {
         self.id
     }

@@ -349,8 +349,13 @@ impl Model {
                     false => cell(&column.data_type, usize::from(*at)),
                 };
                 let name = column.name.clone();
-                let default = constant(&column.default, &column.data_type);
-                Alteration::SetDefault { name, default }
+                let data_type = column.data_type.clone();
+                let default = constant(&column.default, &data_type);
+                Alteration::SetDefault {
+                    name,
+                    default,
+                    data_type,
+                }
             }
             other => panic!("{other:?} is no change of columns"),
         };

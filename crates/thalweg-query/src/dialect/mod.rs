@@ -142,6 +142,18 @@ impl Translator {
 impl VisitorMut for Translator {
     type Break = Error;
 
+    fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<Error> {
+        let condition = match statement {
+            SqlStatement::Delete(delete) => &mut delete.selection,
+            SqlStatement::Update(update) => &mut update.selection,
+            _ => return ControlFlow::Continue(()),
+        };
+        match condition.as_mut().map_or(Ok(()), rows::in_subqueries) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
         if let Err(error) = refuse_fractions(query) {

@@ -3,9 +3,10 @@
 //! Invariants: a condition on the key alone never reads rows; every other one is a query over the rows with their places, as of
 //! one snapshot with all that its subqueries read.
 
-use super::{place_of, placed, selecting};
+use super::{place_of, placed, prefixed, selecting};
 use crate::error::unsupported;
 use crate::parse::table_name;
+use crate::placed_table::STORED;
 use crate::table::StoredTable;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion_sql::parser::Statement as DfStatement;
@@ -87,13 +88,14 @@ impl Deleting {
             let condition = Some(condition.clone());
             selecting(self.with.as_ref(), columns, vec![from], condition)
         };
-        let rows = select(Expr::Value(Value::Boolean(true).into()), from.clone())?;
-        let (relation, alias) = placed(&from.relation)?;
-        let from = TableWithJoins {
+        let alone = |relation| TableWithJoins {
             relation,
             joins: Vec::new(),
         };
-        Ok(Some((rows, select(place_of(&alias), from)?)))
+        let (stored, _) = prefixed(STORED, &from.relation)?;
+        let (placed, alias) = placed(&from.relation)?;
+        let rows = select(Expr::Value(Value::Boolean(true).into()), alone(stored))?;
+        Ok(Some((rows, select(place_of(&alias), alone(placed))?)))
     }
 }
 

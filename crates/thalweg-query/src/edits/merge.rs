@@ -4,8 +4,8 @@
 //! its rows alone, and keep their types: values of two clauses never become one type.
 
 use super::{
-    Action, EditQuery, Editing, alias_of, assignments, column_of, numbered, place_of, placed,
-    selecting, target,
+    Action, EditQuery, Editing, alias_of, assignments, column_of, exact, numbered, place_of,
+    placed, selecting, target,
 };
 use crate::error::{query, unsupported};
 use crate::parse::{table_name, written};
@@ -15,11 +15,11 @@ use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, Merge, MergeAction,
     MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, ObjectNamePart, Query,
     SelectItem, SetExpr, Statement as SqlStatement, TableFactor, TableWithJoins, Value, Visitor,
-    With,
+    VisitorMut, With,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use thalweg_planner::walk;
+use thalweg_planner::{walk, walk_mut};
 use thalweg_table::{Result, TableDefinition};
 
 /// The column that is true in each row of the source, and null where a row of the table has no row of the source.
@@ -148,7 +148,8 @@ impl Merging {
                 }
                 MergeClauseKind::NotMatchedBySource => vec![is_missing(in_source())],
             };
-            let predicate = clause.predicate.clone();
+            let predicate = clause.predicate.as_ref();
+            let predicate = predicate.map(|test| of_side(clause, test, (alias, &source)));
             tests.extend(predicate.map(|predicate| Expr::Nested(Box::new(predicate))));
             (all_of(tests), number(at + 1))
         });
@@ -223,6 +224,42 @@ impl Visitor for Strangers<'_> {
             false => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Names without a table mean the side of the join that has a row where a clause acts.
+fn of_side(clause: &MergeClause, value: &Expr, (alias, source): (&Ident, &Ident)) -> Expr {
+    let side = match clause.clause_kind {
+        MergeClauseKind::Matched => return value.clone(),
+        MergeClauseKind::NotMatchedBySource => alias,
+        MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => source,
+    };
+    struct Qualify<'a> {
+        side: &'a Ident,
+        queries: usize,
+    }
+    impl VisitorMut for Qualify<'_> {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if self.queries == 0
+                && let Expr::Identifier(name) = expr
+            {
+                *expr = Expr::CompoundIdentifier(vec![self.side.clone(), name.clone()]);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut value = value.clone();
+    // It never breaks off.
+    let _ = walk_mut(&mut value, &mut Qualify { side, queries: 0 });
+    value
 }
 
 /// Refuses columns of the side of the join that has no row where a clause acts: all of them would be null.
@@ -318,7 +355,8 @@ impl Editing for Merging {
                     right: Box::new(number(at + 1)),
                 };
                 stored.push((values.len(), *position));
-                values.push(case(vec![(acts, value.clone())], None));
+                let value = of_side(clause, value, (&alias, &source));
+                values.push(case(vec![(acts, value)], None));
             }
             if matches!(clause.action, MergeAction::Update(_)) {
                 let changed: BTreeSet<usize> = assigned.iter().map(|(at, _)| *at).collect();
@@ -410,7 +448,10 @@ fn inserted(
             row.len()
         )));
     }
-    Ok(columns.into_iter().zip(row.iter().cloned()).collect())
+    let values = columns.into_iter().zip(row);
+    Ok({ values }
+        .map(|(at, value)| (at, exact(value, &definition.columns()[at].data_type)))
+        .collect())
 }
 
 fn number(number: usize) -> Expr {

@@ -7,13 +7,14 @@ pub(crate) mod delete;
 mod merge;
 mod update;
 
-use crate::error::query;
+use crate::error::{query, unsupported};
 use crate::parse::written;
 use crate::placed_table::{PLACE_COLUMN, PLACED};
+use arrow::datatypes::DataType;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
-    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, With,
+    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Value, With,
 };
 pub(crate) use merge::Merging;
 use thalweg_table::{Result, TableDefinition};
@@ -56,14 +57,25 @@ pub(crate) trait Editing {
 
 /// The table that a statement names, with the places of its rows and under the same alias, and that alias.
 fn placed(table: &TableFactor) -> Result<(TableFactor, Ident)> {
+    prefixed(PLACED, table)
+}
+
+/// The table that a statement names after a prefix that says what is meant by it, under the same alias, and that alias.
+fn prefixed(prefix: char, table: &TableFactor) -> Result<(TableFactor, Ident)> {
     let mut placed = table.clone();
     if let TableFactor::Table { name, alias, .. } = &mut placed {
+        if alias
+            .as_ref()
+            .is_some_and(|alias| !alias.columns.is_empty())
+        {
+            return Err(unsupported(
+                "the table whose rows change takes another name, and its columns keep theirs: write FROM t AS x",
+            ));
+        }
         let last = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
         if let Some(last) = last {
-            *name = ObjectName::from(vec![Ident::with_quote(
-                '"',
-                format!("{PLACED}{}", last.value),
-            )]);
+            let prefixed = Ident::with_quote('"', format!("{prefix}{}", last.value));
+            *name = ObjectName::from(vec![prefixed]);
             let alias_name = alias.take().map_or(last, |alias| alias.name);
             *alias = Some(alias_of(alias_name.clone()));
             return Ok((placed, alias_name));
@@ -134,7 +146,8 @@ fn assignments(
             let name = &definition.columns()[position].name;
             return Err(query(format!("the column \"{name}\" is assigned twice")));
         }
-        of_columns.push((position, value.clone()));
+        let value = exact(value, &definition.columns()[position].data_type);
+        of_columns.push((position, value));
         Ok(())
     };
     for assignment in assignments {
@@ -157,6 +170,32 @@ fn assignments(
         }
     }
     Ok(of_columns)
+}
+
+/// A number that goes to a decimal as its text: the planner would make a float of it.
+fn exact(value: &Expr, to: &DataType) -> Expr {
+    let digits = match value {
+        Expr::Value(number) => match &number.value {
+            Value::Number(digits, _) => Some(digits.clone()),
+            _ => None,
+        },
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => match &**expr {
+            Expr::Value(number) => match &number.value {
+                Value::Number(digits, _) => Some(format!("-{digits}")),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    };
+    let digits = digits.filter(|digits| !digits.contains(['e', 'E']));
+    match digits.filter(|_| matches!(to, DataType::Decimal128(..))) {
+        Some(digits) => Expr::Value(Value::SingleQuotedString(digits).into()),
+        None => value.clone(),
+    }
 }
 
 /// The name of a column that is assigned, which may stand after the name of its table.

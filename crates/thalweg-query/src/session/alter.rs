@@ -4,13 +4,15 @@ use super::{Call, Session};
 use crate::ddl;
 use crate::dialect::type_of;
 use crate::error::{from_datafusion, query, unsupported};
+use crate::insert;
 use crate::params::BoundParams;
 use crate::parse::table_name;
 use crate::result::QueryResult;
 use crate::statement::Statement;
+use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, Expr, RenameTableNameKind,
-    Visitor,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, Expr, Function,
+    RenameTableNameKind, Visitor,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -126,11 +128,17 @@ impl Session {
                         let column = &definition.columns()[position];
                         let of = (column.name.as_str(), &column.data_type);
                         let default = self.constant(statement, value, of, params, call)?;
-                        Alteration::SetDefault { name, default }
+                        let data_type = column.data_type.clone();
+                        Alteration::SetDefault {
+                            name,
+                            default,
+                            data_type,
+                        }
                     }
                     AlterColumnOperation::DropDefault => Alteration::SetDefault {
                         name,
                         default: None,
+                        data_type: DataType::Null,
                     },
                     AlterColumnOperation::DropNotNull => Alteration::AllowNulls { name },
                     other => {
@@ -177,7 +185,7 @@ impl Session {
         &self,
         statement: &Statement,
         value: &Expr,
-        (column, data_type): (&str, &arrow::datatypes::DataType),
+        (column, data_type): (&str, &DataType),
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<Option<Constant>> {
@@ -197,9 +205,18 @@ impl Session {
             let message = format!("column \"{column}\": DEFAULT {value}: {}", error.message());
             Error::new(error.kind(), message)
         };
-        let array = crate::insert::assigned_value(&array, data_type).map_err(of_column)?;
+        let array = insert::assigned_value(&array, data_type).map_err(of_column)?;
         constant_of(column, &array, data_type)
     }
+}
+
+/// Whether the value of a function follows from its arguments: casts are written as such functions, too.
+fn is_of_its_arguments(function: &Function) -> bool {
+    let name = function.name.to_string().to_lowercase();
+    let changes = [
+        "now", "current", "today", "local", "random", "uuid", "nextval",
+    ];
+    !changes.iter().any(|part| name.contains(part))
 }
 
 /// Finds what is no constant.
@@ -210,6 +227,7 @@ impl Visitor for Changing {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
+            Expr::Function(function) if is_of_its_arguments(function) => ControlFlow::Continue(()),
             Expr::Function(_)
             | Expr::Identifier(_)
             | Expr::CompoundIdentifier(_)

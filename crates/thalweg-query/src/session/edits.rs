@@ -15,8 +15,14 @@ use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use datafusion_sql::parser::Statement as DfStatement;
+use std::cell::Cell;
 use std::sync::Arc;
-use thalweg_table::{DatabaseView, Error, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete};
+use thalweg_table::{
+    DatabaseView, Error, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete, Table, TableView,
+};
+
+/// Attempts while the table that a statement names becomes another one again and again.
+const MAX_RENAMES: usize = 16;
 
 impl Session {
     pub(super) fn delete(
@@ -26,19 +32,41 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let table = match self.shared.engine.table(&deleting.table) {
-            Err(error) if deleting.if_exists && error.kind() == ErrorKind::NotFound => {
-                return Ok(QueryResult::count(0));
-            }
-            found => found?,
-        };
         let queries = deleting.queries()?;
-        let mut pick = || match &queries {
-            None => Ok(RowsToDelete::Keys(KeyRange::ALL)),
-            Some((rows, places)) => self.picked(statement, (rows, places), params, call),
-        };
-        let count = table.delete_picked(self.settings.durability, &mut pick)?;
-        Ok(QueryResult::count(count))
+        let count = self.with_table(&deleting.table, &mut |table, is_renamed| {
+            let mut pick = || {
+                let Some((rows, places)) = &queries else {
+                    return Ok(RowsToDelete::Keys(KeyRange::ALL));
+                };
+                let view = self.shared.engine.snapshot()?;
+                check_is_of(table, &view.table(&deleting.table)?, is_renamed)?;
+                self.picked(statement, (rows, places), (view, params), call)
+            };
+            table.delete_picked(self.settings.durability, &mut pick)
+        });
+        match count {
+            Err(error) if deleting.if_exists && error.kind() == ErrorKind::NotFound => {
+                Ok(QueryResult::count(0))
+            }
+            count => count.map(QueryResult::count),
+        }
+    }
+
+    /// Changes the table of a name by `change`, and anew where another table has got the name before the change was planned: what is
+    /// planned for one table must not be done to another.
+    fn with_table(
+        &self,
+        name: &str,
+        change: &mut dyn FnMut(&Table, &Cell<bool>) -> Result<u64>,
+    ) -> Result<u64> {
+        for _ in 1..MAX_RENAMES {
+            let is_renamed = Cell::new(false);
+            let done = change(&self.shared.engine.table(name)?, &is_renamed);
+            if !is_renamed.get() {
+                return done;
+            }
+        }
+        change(&self.shared.engine.table(name)?, &Cell::new(false))
     }
 
     /// Runs an UPDATE or a MERGE. Its count is that of the rows that were deleted, changed or added.
@@ -49,37 +77,42 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let table = self.shared.engine.table(editing.table())?;
         let mut count = 0;
-        table.edit_rows(self.settings.durability, &mut |stored| {
-            let view = self.shared.engine.snapshot()?;
-            let rows = view.table(editing.table())?;
-            // The statement means the columns of its snapshot: of others that come meanwhile the commit is refused.
-            let definition = Arc::clone(rows.definition());
-            let edit = editing.query(&definition)?;
-            let (mut found, placed) = self.found(statement, &edit.query, (view, params), call)?;
-            let mut picked = PickedRows::default();
-            count = 0;
-            while let Some(batch) = next_while(&mut found, call.go_on)? {
-                count += batch.num_rows() as u64;
-                let of_action = of_actions(&batch, edit.actions.len())?;
-                for (action, rows) in edit.actions.iter().zip(of_action) {
-                    if rows.num_rows() == 0 {
-                        continue;
-                    }
-                    picked.add(&places(&rows)?);
-                    if let Action::Store(values) = action {
-                        let (columns, positions): (Vec<_>, Vec<_>) = values.iter().copied().unzip();
-                        let rows = rows.project(&columns).map_err(from_arrow)?;
-                        let rows = insert::stored(table.name(), &definition, &positions, &rows)?;
-                        stored.push(&rows)?;
+        self.with_table(editing.table(), &mut |table, is_renamed| {
+            table.edit_rows(self.settings.durability, &mut |stored| {
+                let view = self.shared.engine.snapshot()?;
+                let rows = view.table(editing.table())?;
+                check_is_of(table, &rows, is_renamed)?;
+                // The statement means the columns of its snapshot: of others that come meanwhile the commit is refused.
+                let definition = Arc::clone(rows.definition());
+                let edit = editing.query(&definition)?;
+                let (mut found, placed) =
+                    self.found(statement, &edit.query, (view, params), call)?;
+                let mut picked = PickedRows::default();
+                count = 0;
+                while let Some(batch) = next_while(&mut found, call.go_on)? {
+                    count += batch.num_rows() as u64;
+                    let of_action = of_actions(&batch, edit.actions.len())?;
+                    for (action, rows) in edit.actions.iter().zip(of_action) {
+                        if rows.num_rows() == 0 {
+                            continue;
+                        }
+                        picked.add(&places(&rows)?);
+                        if let Action::Store(values) = action {
+                            let (columns, positions): (Vec<_>, Vec<_>) =
+                                values.iter().copied().unzip();
+                            let rows = rows.project(&columns).map_err(from_arrow)?;
+                            let rows =
+                                insert::stored(table.name(), &definition, &positions, &rows)?;
+                            stored.push(&rows)?;
+                        }
                     }
                 }
-            }
-            if picked.repeats() {
-                return Err(query(editing.repeated()));
-            }
-            Ok(of_places(&placed, picked))
+                if picked.repeats() {
+                    return Err(query(editing.repeated()));
+                }
+                Ok(of_places(&placed, picked))
+            })
         })?;
         Ok(QueryResult::count(count))
     }
@@ -144,10 +177,9 @@ impl Session {
         &self,
         statement: &Statement,
         (rows, places): (&DfStatement, &DfStatement),
-        params: &BoundParams,
+        (view, params): (DatabaseView, &BoundParams),
         call: &Call<'_>,
     ) -> Result<RowsToDelete> {
-        let view = self.shared.engine.snapshot()?;
         let plans = &self.shared.plans;
         let plan = plans.of(statement, rows, params, &view, call.extra)?;
         if let Some(keys) = keys_alone(&plan.plan)? {
@@ -160,6 +192,16 @@ impl Session {
         }
         Ok(of_places(&placed, picked))
     }
+}
+
+/// Refuses to plan for a table that is not the one whose rows are to change.
+fn check_is_of(table: &Table, rows: &TableView, is_renamed: &Cell<bool>) -> Result<()> {
+    if table.is_of(rows) {
+        return Ok(());
+    }
+    is_renamed.set(true);
+    let message = format!("the table \"{}\" got another name meanwhile", rows.name());
+    Err(Error::new(ErrorKind::Unavailable, message))
 }
 
 /// The error of planning, without the column of places that no statement names.

@@ -51,6 +51,8 @@ pub enum Alteration {
         name: String,
         /// The value.
         default: Option<Constant>,
+        /// The type that it is a value of: a column of another type is refused.
+        data_type: DataType,
     },
     /// The column may be null from then on.
     AllowNulls {
@@ -143,8 +145,18 @@ impl TableDefinition {
                 }
                 column.data_type = wider;
             }
-            Alteration::SetDefault { name, default } => {
+            Alteration::SetDefault {
+                name,
+                default,
+                data_type,
+            } => {
                 let position = self.position_named(name)?;
+                if default.is_some() && columns[position].data_type != *data_type {
+                    let name = &columns[position].name;
+                    let message =
+                        format!("the column \"{name}\" changed meanwhile: set its default again");
+                    return Err(Error::new(ErrorKind::Conflict, message));
+                }
                 columns[position].default.clone_from(default);
             }
             Alteration::AllowNulls { name } => {

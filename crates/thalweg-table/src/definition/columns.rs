@@ -12,6 +12,8 @@ use arrow_schema::DataType;
 use std::collections::BTreeMap;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
+/// Most bytes of the text of a default: rows that are read without it take as many each.
+const MAX_DEFAULT_BYTES: usize = 4 * 1024;
 /// Columns that a message lists.
 const MAX_LISTED: usize = 20;
 
@@ -154,6 +156,12 @@ fn check_column(column: &Column) -> Result<()> {
         )));
     }
     for constant in column.default.iter().chain(&column.fill) {
+        if constant.as_str().len() > MAX_DEFAULT_BYTES {
+            let name = &column.name;
+            return Err(limit(format!(
+                "column \"{name}\": a default has at most {MAX_DEFAULT_BYTES} bytes"
+            )));
+        }
         if constant.bytes(&column.data_type).is_none() {
             let (name, data_type) = (&column.name, shown_type(&column.data_type));
             return Err(schema(format!(
