@@ -77,7 +77,7 @@ impl PyTable {
         let is_here = || self.table.get().map(drop);
         let appended = signals::interruptible(is_here, |goes_on| match input {
             Input::Batch(batch) => {
-                py.detach(|| append_to(&table, std::iter::once(Ok(batch)), number, goes_on))
+                py.detach(|| append_to(table, std::iter::once(Ok(batch)), number, goes_on))
             }
             Input::Stream(stream) => {
                 let batches = stream.map(|batch| {
@@ -86,7 +86,7 @@ impl PyTable {
                     }
                     batch.map_err(input::unread)
                 });
-                py.detach(|| append_to(&table, batches, number, goes_on))
+                py.detach(|| append_to(table, batches, number, goes_on))
             }
         })?;
         appended.or_raise()

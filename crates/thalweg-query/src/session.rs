@@ -40,7 +40,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::TaskContext;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::resolve::resolve_table_references;
-use datafusion_sql::sqlparser::ast::{CreateTable, Expr, Insert, Query, Statement as SqlStatement};
+use datafusion_sql::sqlparser::ast::{Expr, Insert, Query, Statement as SqlStatement};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -569,35 +569,6 @@ impl Session {
         let plans = &self.shared.plans;
         let plan = plans.of(statement, query, params, &view, call.extra)?;
         self.start(&plan, view, call.deadline.clone())
-    }
-
-    /// CREATE TABLE AS: the table appears with all its rows, or not at all.
-    fn create_table_as(
-        &self,
-        statement: &Statement,
-        create: &CreateTable,
-        params: &BoundParams,
-        call: &Call<'_>,
-    ) -> Result<QueryResult> {
-        let Some(source) = &create.query else {
-            return Err(query("CREATE TABLE AS needs a query"));
-        };
-        let source = statement_of(source);
-        let mut rows = self.query(statement, &source, params, call)?;
-        let Some(new) = ddl::create_table_for(&self.shared.engine, create, rows.schema())? else {
-            return Ok(QueryResult::count(0));
-        };
-        let columns: Vec<usize> = (0..new.table().definition().columns().len()).collect();
-        let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
-        let rows = insert::assigned(new.table(), &columns, batches, true);
-        let count = new.table().append(rows, self.settings.durability)?;
-        match new.publish() {
-            Ok(_) => Ok(QueryResult::count(count)),
-            Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
-                Ok(QueryResult::count(0))
-            }
-            Err(error) => Err(error),
-        }
     }
 
     fn summarize(

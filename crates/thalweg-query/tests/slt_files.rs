@@ -128,7 +128,9 @@ fn check_inside(engine: &Session, record: &Record<'_>) -> Option<String> {
     let changes = |word: &&str| query.contains(*word);
     if !record.check.starts_with("query")
         || !is_query
-        || query.contains("INSERT")
+        || ["INSERT", "DELETE FROM", "UPDATE ", "MERGE INTO"]
+            .iter()
+            .any(changes)
         || CHANGING.iter().any(changes)
     {
         return None;
@@ -243,6 +245,7 @@ macro_rules! files {
 
 files!(
     aggregate,
+    alter,
     blocks,
     bounds,
     decimals,
@@ -259,6 +262,7 @@ files!(
     insert,
     joined_lists,
     lengths,
+    merge,
     names,
     optimizer,
     ordered_values,
@@ -272,9 +276,10 @@ files!(
     times,
     type_names,
     types,
+    update,
     using,
     window_keys,
-    windows
+    windows,
 );
 
 #[expect(clippy::disallowed_methods, reason = "a test lists its own files")]

@@ -27,7 +27,7 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As [`TableDefinition::altered`]; `Conflict` where others change it again and again. Nothing has changed then.
+    /// As [`crate::TableDefinition::altered`]; `Conflict` where others change it again and again. Nothing has changed then.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<()> {
         self.engine().closed().check()?;
         for attempt in 1..=MAX_ATTEMPTS {

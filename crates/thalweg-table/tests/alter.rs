@@ -543,7 +543,10 @@ fn columns_that_keys_come_from_stay() {
         ),
     ] {
         assert_eq!(
-            table.alter(&[alteration.clone()]).unwrap_err().kind(),
+            table
+                .alter(std::slice::from_ref(&alteration))
+                .unwrap_err()
+                .kind(),
             kind,
             "{alteration:?}"
         );

@@ -399,7 +399,7 @@ fn an_append_with_a_number_is_stored_once() {
         for _ in 0..3 {
             assert_eq!(
                 send(&table, "gw7", sequence, rows, Durability::Disk).unwrap(),
-                rows as u64
+                rows.cast_unsigned()
             );
         }
     }

@@ -247,6 +247,15 @@ fn in_one_coalesce(function: &Function) -> Option<Expr> {
 
 /// The expression that a call stands for, if it is one of another dialect.
 pub(super) fn translated(function: &Function) -> Result<Option<Expr>> {
+    let translated = translated_call(function)?;
+    let whole = match &translated {
+        Some(Expr::Function(call)) => in_one_coalesce(call),
+        _ => None,
+    };
+    Ok(whole.or(translated))
+}
+
+fn translated_call(function: &Function) -> Result<Option<Expr>> {
     let Some(name) = plain_name(function) else {
         return Ok(None);
     };

@@ -1,6 +1,6 @@
-//! ALTER TABLE, and the constants that columns have where no value is given.
+//! ALTER TABLE, CREATE TABLE AS, and the constants that columns have where no value is given.
 
-use super::{Call, Session};
+use super::{Call, Session, next_while, statement_of};
 use crate::ddl;
 use crate::dialect::type_of;
 use crate::error::{from_datafusion, query, unsupported};
@@ -11,7 +11,7 @@ use crate::result::QueryResult;
 use crate::statement::Statement;
 use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, Expr, Function,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, CreateTable, Expr, Function,
     RenameTableNameKind, Visitor,
 };
 use std::ops::ControlFlow;
@@ -53,7 +53,12 @@ impl Session {
         let mut all = Vec::new();
         for operation in &alter.operations {
             let alterations = self.alterations(statement, operation, &definition, params, call)?;
-            if let Some(altered) = definition.altered(&alterations)? {
+            let altered = definition.altered(&alterations);
+            let altered = altered.map_err(|error| {
+                let message = format!("table \"{}\": {}", table.name(), error.message());
+                Error::new(error.kind(), message)
+            })?;
+            if let Some(altered) = altered {
                 definition = Arc::new(altered);
             }
             all.extend(alterations);
@@ -161,6 +166,35 @@ impl Session {
         })
     }
 
+    /// CREATE TABLE AS: the table appears with all its rows, or not at all.
+    pub(super) fn create_table_as(
+        &self,
+        statement: &Statement,
+        create: &CreateTable,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let Some(source) = &create.query else {
+            return Err(query("CREATE TABLE AS needs a query"));
+        };
+        let source = statement_of(source);
+        let mut rows = self.query(statement, &source, params, call)?;
+        let Some(new) = ddl::create_table_for(&self.shared.engine, create, rows.schema())? else {
+            return Ok(QueryResult::count(0));
+        };
+        let columns: Vec<usize> = (0..new.table().definition().columns().len()).collect();
+        let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
+        let rows = insert::assigned(new.table(), &columns, batches, true);
+        let count = new.table().append(rows, self.settings.durability)?;
+        match new.publish() {
+            Ok(_) => Ok(QueryResult::count(count)),
+            Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
+                Ok(QueryResult::count(0))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The defaults of the columns of a new table.
     pub(super) fn defaults(
         &self,
@@ -194,7 +228,10 @@ impl Session {
                 "column \"{column}\": DEFAULT takes a constant, not {value}: functions and columns have another value each time"
             )));
         }
-        let computed = self.computed(statement, &[value], params, call)?;
+        let computed = match insert::literal(value, params, data_type) {
+            Some(value) => vec![value],
+            None => self.computed(statement, &[value], params, call)?,
+        };
         let array = { computed.first() }
             .map(|value| value.to_array())
             .transpose();
