@@ -73,12 +73,12 @@ impl<'a> Resolver<'a> {
 
     /// The table of that name.
     pub(crate) fn table(&self, name: &str) -> thalweg_table::Result<Arc<dyn TableProvider>> {
+        if let Some(stored) = name.strip_prefix(STORED) {
+            return Ok(Arc::new(self.stored(stored)?));
+        }
         if let Some(placed) = name.strip_prefix(PLACED) {
             let stored = self.stored(placed)?;
             return Ok(Arc::new(PlacedTable::new(stored)));
-        }
-        if let Some(stored) = name.strip_prefix(STORED) {
-            return Ok(Arc::new(self.stored(stored)?));
         }
         let missing = match self.stored(name) {
             Ok(stored) => return Ok(Arc::new(stored)),

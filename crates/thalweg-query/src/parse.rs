@@ -170,6 +170,16 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     let tokenized =
         Tokenizer::new(&GenericDialect {}, text).tokenize_with_location_into_buf(&mut tokens);
     tokenized.map_err(|e| query(syntax::reworded(&e.to_string())))?;
+    // Names that statements are given inside begin with it.
+    if let Some(name) = tokens.iter().find_map(|token| match &token.token {
+        Token::Word(word) if word.value.contains('\0') => Some(&word.value),
+        _ => None,
+    }) {
+        let shown = name.escape_debug();
+        return Err(query(format!(
+            "\"{shown}\" is no name: it contains a NUL character"
+        )));
+    }
     let limit = |message| Err(Error::new(ErrorKind::Limit, message));
     if chain_depth(&tokens, role_in_chain) > MAX_CHAIN {
         return limit(format!(
@@ -803,6 +813,9 @@ mod tests {
         assert_eq!(refused("SELECT 1; SELECT 2").0, ErrorKind::Query);
         assert_eq!(refused("").0, ErrorKind::Query);
         assert_eq!(refused("SELEC 1").0, ErrorKind::Query);
+        for own in ["SELECT * FROM \"\0t\"", "UPDATE t SET ts = \"\0place\""] {
+            assert!(refused(own).1.contains("NUL character"), "{own:?}");
+        }
         assert!(parse("SELECT 1;").is_ok());
     }
 

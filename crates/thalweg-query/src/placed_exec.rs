@@ -77,7 +77,7 @@ fn cut(pieces: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).map(move |part| start(part)..start(part + 1))
 }
 
-/// What one partition reads with.
+/// The reader of one partition.
 struct Pieces {
     rows: Arc<PlacedRows>,
     read: SchemaRef,

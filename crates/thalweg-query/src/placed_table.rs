@@ -15,12 +15,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 use thalweg_table::PlacedRows;
 
-/// Before the name of a table: the table with the places of its rows. Names of tables have no such character, and [`PLACED`] is in no
-/// text of a user.
-pub(crate) const PLACED: char = '\0';
+/// Before the name of a table: the table with the places of its rows. Neither names nor texts of users have such a character.
+pub(crate) const PLACED: &str = "\0";
 
-/// Before the name of a table: the stored table, whatever a WITH calls so. In no text of a user either.
-pub(crate) const STORED: char = '\u{1}';
+/// Before the name of a table: the stored table, whatever a WITH calls so.
+pub(crate) const STORED: &str = "\0\0";
 
 /// The column of the places. Names of tables and columns have no such character.
 pub(crate) const PLACE_COLUMN: &str = "\0place";

@@ -226,7 +226,7 @@ struct Edge {
     block: Block,
     /// The group that all of its rows are in, where some of them are deleted, and its name.
     whole: Option<(i128, BlockName)>,
-    /// What is known of the rows that are left of it.
+    /// The summaries of the rows that are left of it, if they are known.
     left: Option<Arc<LeftRows>>,
 }
 

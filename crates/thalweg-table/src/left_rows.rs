@@ -16,7 +16,7 @@ use thalweg_kernel::summary::ColumnSummary;
 
 /// Memory for all summaries of a database: those of some 30,000 blocks with a mask and six columns.
 const CACHE_BYTES: u64 = 32 << 20;
-/// What a kept block takes beside its columns and its mask.
+/// Bytes of a kept block beside its columns and its mask.
 const BLOCK_BYTES: usize = 160;
 
 /// A block of a table.
@@ -34,7 +34,7 @@ impl BlockName {
     }
 }
 
-/// What a mask leaves of a block.
+/// The rows that a mask leaves of a block, as summaries.
 #[derive(Debug)]
 pub(crate) struct LeftRows {
     hidden: Positions,
@@ -74,7 +74,7 @@ impl Default for AllLeftRows {
 }
 
 impl AllLeftRows {
-    /// What this mask leaves of a block, as far as it is known.
+    /// The summaries of the rows that this mask leaves of a block, if they are known.
     pub(crate) fn get(&self, block: &BlockName, hidden: &Positions) -> Option<Arc<LeftRows>> {
         self.0.get(block).filter(|left| left.hidden == *hidden)
     }

@@ -52,7 +52,7 @@ pub struct CreateOptions {
     pub layout_options: Vec<(String, String)>,
     /// Which columns blocks are summarised by.
     pub summaries: SummaryOption,
-    /// What columns have in rows that are stored without them, by name: null for the others.
+    /// The values of columns, by name, in rows that are stored without them: null for the others.
     pub defaults: Vec<(String, Constant)>,
 }
 

@@ -27,16 +27,16 @@ pub(crate) use update::Updating;
 #[derive(Debug)]
 pub(crate) struct EditQuery {
     pub(crate) query: DfStatement,
-    /// What each action stores.
+    /// The actions, in the order of their numbers.
     pub(crate) actions: Vec<Action>,
 }
 
-/// What is stored for a row of an [`EditQuery`].
+/// The action on a row of an [`EditQuery`].
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Nothing: the row is deleted.
     Delete,
-    /// A row: from which column of the query each of these columns of the table has its value. The others are null.
+    /// A row: from which column of the query each of these columns of the table has its value. The others have their defaults.
     Store(Vec<(usize, usize)>),
 }
 
@@ -61,7 +61,7 @@ fn placed(table: &TableFactor) -> Result<(TableFactor, Ident)> {
 }
 
 /// The table that a statement names after a prefix that says what is meant by it, under the same alias, and that alias.
-fn prefixed(prefix: char, table: &TableFactor) -> Result<(TableFactor, Ident)> {
+fn prefixed(prefix: &str, table: &TableFactor) -> Result<(TableFactor, Ident)> {
     let mut placed = table.clone();
     if let TableFactor::Table { name, alias, .. } = &mut placed {
         if alias

@@ -19,7 +19,7 @@ pub enum Alteration {
     AddColumn {
         /// Its name, its type and whether it may be null.
         field: Field,
-        /// What rows have that are stored without it; `None`: null.
+        /// The value of rows that are stored without it; `None`: null.
         default: Option<Constant>,
         /// A column of this name is fine.
         if_not_exists: bool,
@@ -45,7 +45,7 @@ pub enum Alteration {
         /// The type.
         data_type: DataType,
     },
-    /// What rows have that are stored without the column from then on; `None`: null.
+    /// Another value for rows that are stored without the column from then on; `None`: null.
     SetDefault {
         /// Its name, in any case.
         name: String,

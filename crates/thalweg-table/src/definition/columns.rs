@@ -28,9 +28,9 @@ pub struct Column {
     pub data_type: DataType,
     /// Whether it may be null.
     pub nullable: bool,
-    /// What rows get that are stored without it; `None`: null.
+    /// The value of rows that are stored without it; `None`: null.
     pub default: Option<Constant>,
-    /// What rows have that were stored before the column was there; `None`: null.
+    /// The value of rows that were stored before the column was there; `None`: null.
     pub fill: Option<Constant>,
 }
 
