@@ -112,6 +112,8 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
         (r#""block_rows":4096}"#, r#""block_rows":"many"}"#),
         (r#""indexes":[],"#, ""),
         (r#","codec":"auto""#, ""),
+        (r#""default":null"#, r#""default":"soon""#),
+        (r#""fill":null"#, r#""fill":"1.5""#),
         ("]}", "]} x"),
     ];
     for (from, to) in edits {
@@ -125,6 +127,18 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
     for cut in 0..good.len() {
         assert_eq!(kind(&good[..cut]), ErrorKind::Corruption);
     }
+}
+
+#[test]
+fn defaults_are_stored_as_texts() {
+    let good = String::from_utf8(sensor_definition().encode()).unwrap();
+    let changed = good.replacen(
+        r#""default":null,"fill":null"#,
+        r#""default":"-5","fill":"0""#,
+        1,
+    );
+    let definition = TableDefinition::decode(&Layouts::default(), changed.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(definition.encode()).unwrap(), changed);
 }
 
 #[test]
@@ -152,8 +166,6 @@ fn what_a_newer_version_has_written_is_unsupported() {
         ),
         (r#""filters":[]"#, r#""filters":[3]"#),
         (r#""retention":null"#, r#""retention":{"column":1,"age":7}"#),
-        (r#""default":null"#, r#""default":"0""#),
-        (r#""fill":null"#, r#""fill":"0""#),
         (r#""codec":"auto""#, r#""codec":"dense""#),
         (r#""codec":"auto""#, r#""codec":{"kind":1,"stage":0}"#),
     ];
