@@ -178,13 +178,22 @@ def test_a_table_that_gets_the_name_of_another_does_not_get_its_changes():
             for name in ("t", "new"):
                 table = db.create_table(name, {"ts": "bigint", "v": "bigint"}, time="ts")
                 table.append({"ts": numpy.arange(200_000), "v": numpy.full(200_000, name == "t", int)})
-            thread = threading.Thread(target=lambda: db.sql("UPDATE t SET v = v + 10").fetchone())
+            changed = []
+
+            def change():
+                try:
+                    changed.append(db.sql("UPDATE t SET v = v + 10").fetchone())
+                except thalweg.NotFoundError:
+                    pass  # No table had the name just then.
+
+            thread = threading.Thread(target=change)
             thread.start()
             db.sql("ALTER TABLE t RENAME TO old")
             db.sql("ALTER TABLE new RENAME TO t")
             thread.join()
             sums = [db.sql(f"SELECT count(*), min(v), max(v) FROM {name}").fetchone() for name in ("old", "t")]
-            assert sums in ([(200_000, 11, 11), (200_000, 0, 0)], [(200_000, 1, 1), (200_000, 10, 10)])
+            one = ([(200_000, 11, 11), (200_000, 0, 0)], [(200_000, 1, 1), (200_000, 10, 10)])
+            assert sums in one if changed else sums == [(200_000, 1, 1), (200_000, 0, 0)]
             db.sql("DROP TABLE old")
             db.sql("DROP TABLE t")
 

@@ -237,16 +237,15 @@ class Table:
         that has no other. In pandas, and in lists beside texts or times, NaN is a missing value and becomes null; elsewhere it stays NaN.
         Integers in a column of times count in its unit since 1970: nanoseconds in a "timestamp", seconds in a "timestamp(s)".
 
-        >>> import thalweg, numpy
-        >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
-        >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
-        3
-
         producer, sequence: the name of the program or device that sends the rows, and a number that rises with each of its appends to
             the table. Whoever does not know whether an append was stored sends it again with its number: it is stored once. One that was
             sent with this number before, or before a higher one, is taken for stored. The 65,536 producers that appended last are
             remembered, for as long as the database lasts.
 
+        >>> import thalweg, numpy
+        >>> t = thalweg.connect(":memory:").create_table("t", {"ts": "int64", "v": "double"}, time="ts")
+        >>> t.append({"ts": numpy.arange(3), "v": numpy.array([0.5, 1.5, numpy.nan])})
+        3
         >>> for attempt in range(3):
         ...     _ = t.append({"ts": [3], "v": [2.5]}, producer="gateway 7", sequence=41)
         >>> len(t)
