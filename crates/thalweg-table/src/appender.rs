@@ -227,7 +227,10 @@ struct Written {
 
 impl Written {
     /// The rows with the columns of a newer definition: under their names of then, without those that were dropped.
-    fn as_of(&self, newer: &TableDefinition) -> Result<RecordBatch> {
+    fn as_of(&self, newer: &Arc<TableDefinition>) -> Result<RecordBatch> {
+        if Arc::ptr_eq(&self.definition, newer) {
+            return Ok(self.rows.clone());
+        }
         let columns = self.definition.columns().iter().zip(self.rows.columns());
         let left = columns.filter_map(|(column, array)| {
             let name = &newer.column(column.id)?.name;

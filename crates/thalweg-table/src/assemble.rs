@@ -430,7 +430,7 @@ impl ColumnBuilder {
     }
 }
 
-/// So many rows with the value of a constant; `None` where it is no value of the type, or too long for so many.
+/// An array that repeats the value of a constant `rows` times; `None` where the type has no such value, or the array would be too long.
 pub(crate) fn constant_array(
     constant: &Constant,
     data_type: &DataType,

@@ -140,7 +140,6 @@ fn change_by(
                     ..LONG_NS => 1,
                     _ => CONFLICTS_WITHOUT_TURN,
                 };
-                table.refresh()?;
             }
             // The room for masks is the same for all tables.
             Err(e)
