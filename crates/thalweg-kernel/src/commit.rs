@@ -46,6 +46,8 @@ pub struct Commit {
     pub runs_of: Vec<TableSnapshot>,
     /// Makes a resend of the same commit harmless.
     pub producer: Option<Producer>,
+    /// Where it is refused, its fragments stay staged for another attempt, and its caller lets go of them in the end.
+    pub keeps_fragments: bool,
 }
 
 /// Blocks of one order of a table.
@@ -147,7 +149,8 @@ impl Commit {
     }
 
     /// Whether it changes nothing. Such commits are refused.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
             && self.groups.is_empty()
             && self.edits.is_empty()

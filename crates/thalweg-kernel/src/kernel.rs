@@ -181,7 +181,7 @@ impl Kernel {
     }
 
     /// Lets go of finished fragments that are not to become part of a table. Those of a commit that was refused are let go of
-    /// by [`Kernel::commit`], so a commit with fragments is tried once.
+    /// by [`Kernel::commit`], so a commit with fragments is tried once, unless it keeps them.
     pub fn abandon_fragments(&self, roots: &[Entry]) -> Result<()> {
         let files = roots.iter().map(|root| root.address.file);
         self.writer()?.abandon_fragments(files);

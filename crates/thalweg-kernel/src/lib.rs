@@ -18,6 +18,7 @@ pub mod commit;
 mod committer;
 mod compact;
 mod contradictions;
+mod draft;
 mod dropped;
 mod due;
 pub mod error;
@@ -79,6 +80,7 @@ mod working;
 mod writer;
 
 pub use commit::{Commit, Durability, Edit, GroupPart, NEW_TABLE, Producer};
+pub use draft::TableDraft;
 pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use file_uses::respelled_uses;

@@ -41,6 +41,7 @@ pub(crate) fn lower(
         prepared_at: _,
         runs_of: _,
         producer,
+        keeps_fragments: _,
     } = commit;
     let mut ordinals = Ordinals::default();
     let is_small = groups.is_empty() && edits.is_empty() && masks.is_empty();

@@ -63,6 +63,17 @@ impl std::fmt::Debug for OpenList {
 }
 
 impl OpenList {
+    /// A list of these rows alone, in commit order.
+    pub(crate) fn of(rows: impl Iterator<Item = OpenRows>) -> Self {
+        let chunk: Chunk = rows.map(OnceLock::from).collect();
+        let chunks = if chunk.is_empty() {
+            Arc::default()
+        } else {
+            [chunk].into()
+        };
+        Self { chunks, covered: 0 }
+    }
+
     /// The rows of commits up to `visible`, in commit order.
     pub(crate) fn iter(&self, visible: CommitNo) -> impl Iterator<Item = &OpenRows> {
         self.slots()

@@ -108,7 +108,7 @@ impl Snapshot {
 pub struct TableSnapshot {
     table: Arc<TableState>,
     commit: CommitNo,
-    #[expect(dead_code, reason = "held, not read: keeps the snapshot's files")]
+    /// Keeps the snapshot's files.
     pin: Option<Arc<dyn Pin>>,
 }
 
@@ -121,6 +121,15 @@ impl std::ops::Deref for TableSnapshot {
 }
 
 impl TableSnapshot {
+    /// The same table in another state, whose new rows have commits up to `commit`.
+    pub(crate) fn as_changed(&self, table: &Arc<TableState>, commit: CommitNo) -> Self {
+        Self {
+            table: Arc::clone(table),
+            commit,
+            pin: self.pin.clone(),
+        }
+    }
+
     /// The last commit of the snapshot.
     pub fn commit(&self) -> CommitNo {
         self.commit

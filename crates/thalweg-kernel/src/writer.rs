@@ -282,6 +282,7 @@ struct HeldFragments {
 impl HeldFragments {
     fn of(job: &Job) -> Self {
         let files = match job {
+            Job::Commit(commit) if commit.keeps_fragments => Vec::new(),
             Job::Commit(commit) | Job::CommitLater(commit) => commit
                 .fragments()
                 .map(|(_, root)| root.address.file)

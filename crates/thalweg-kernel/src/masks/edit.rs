@@ -53,6 +53,22 @@ pub struct MaskEdit {
 }
 
 impl MaskEdit {
+    /// Hides nothing.
+    #[must_use]
+    pub fn nothing(table: TableId) -> Self {
+        Self {
+            table,
+            items: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Whether it hides nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.items.is_empty() && self.parts.is_empty()
+    }
+
     /// The edit in the frame of `commit`: a commit of 0 in a name means that one.
     #[must_use]
     pub fn in_frame(mut self, commit: CommitNo) -> Self {

@@ -234,6 +234,18 @@ impl TableMasks {
         hidden
     }
 
+    /// Takes away the masks of open rows of commits after one.
+    pub(crate) fn take_parts_after(&mut self, commit: CommitNo) {
+        while let Some((place, _)) = self.open.last().filter(|(place, _)| place.0 > commit) {
+            let place = *place;
+            let Some(mask) = self.open.remove(&place) else {
+                break;
+            };
+            self.rows -= u64::from(mask.positions.rows());
+            self.bytes -= part_bytes(&mask);
+        }
+    }
+
     /// All masked items.
     pub(crate) fn all_items(&self) -> impl Iterator<Item = (&ItemName, &MaskList)> {
         self.items.iter().map(|(name, list)| (name, &**list))
