@@ -30,6 +30,7 @@ impl Table {
     /// As [`crate::TableDefinition::altered`]; `Conflict` where others change it again and again. Nothing has changed then.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<()> {
         self.engine().closed().check()?;
+        self.check_outside("alter")?;
         for attempt in 1..=MAX_ATTEMPTS {
             let snapshot = self.snapshot()?;
             let definition = self.engine().definition_of(&snapshot)?;
@@ -61,6 +62,7 @@ impl Table {
     /// # Errors
     /// `AlreadyExists` for the name of another table, `Schema` for what is no name, `NotFound` when it was dropped.
     pub fn rename(&self, name: &str) -> Result<()> {
+        self.check_outside("rename")?;
         check_table_name(name)?;
         let taken = self.engine().newest()?.table_named(name);
         if let Some(taken) = taken.filter(|taken| taken.id != self.id()) {

@@ -10,25 +10,29 @@
 use crate::closed::Closed;
 use crate::conform::conform_after;
 use crate::definition::TableDefinition;
+use crate::deleted_rows::{DeletedRows, push_open_rows};
+use crate::drafts::{DraftChange, Drafts};
 use crate::engine::{AppendLimits, Engine};
 use crate::error::invalid;
 use crate::order::{Cutter, sorted_batch};
 use crate::pool::Ticket;
-use crate::rows::{decode_rows, encode_rows};
+use crate::rows::{RowsDecoder, decode_rows, encode_rows};
 use crate::table::{Shape, Table};
 use crate::value::Value;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_kernel::block::EncodedBlock;
 use thalweg_kernel::fragment::FragmentWriter;
 use thalweg_kernel::index::{Entry, MAX_LIST_ENTRIES, MAX_LIST_SUMMARIES, encode_entries};
+use thalweg_kernel::masks::MaskEdit;
 use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom, Producer,
-    Result, RowsPart, TableId, are_few_pages,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, GroupPart, GroupRoom,
+    Producer, Result, RowsPart, TableId, TableSnapshot, are_few_pages,
 };
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -39,6 +43,11 @@ const KEPT_BYTES: usize = 64 << 20;
 const DIRECTORY_LIMIT_BYTES: u64 = FRAME_LIMIT_BYTES - (64 << 10);
 /// How often the size at which a file ends with its split doubles until half of that is used: 64-fold.
 const SPLIT_DOUBLINGS: u64 = 6;
+
+/// Rows that a statement adds to a transaction stay raw up to so many times the bytes of raw rows of a commit; more go to files of
+/// their own. All raw rows of a table together get into files at this many times the bytes.
+const DRAFT_RAW: usize = 16;
+const DRAFT_RAW_TOGETHER: usize = 64;
 
 /// Bytes of rows between two checks for cancellation: some 30 ms.
 const CHECK_BYTES: usize = 32 << 20;
@@ -152,6 +161,7 @@ impl Table {
         go_on: &dyn Fn() -> bool,
     ) -> Result<u64> {
         self.engine().closed().check()?;
+        self.check_outside("an append with a number of its producer")?;
         let durability = durability.unwrap_or(self.engine().options().durability);
         let producer = number.of_table(self.id())?;
         append(
@@ -190,7 +200,8 @@ impl Table {
             let key = shape
                 .key_of_written(row, &mut payload)
                 .map_err(|e| self.name_error(e))?;
-            if payload.len() >= self.engine().options().append_limits.raw_bytes {
+            let is_large = payload.len() >= self.engine().options().append_limits.raw_bytes;
+            if is_large || self.is_in_transaction() {
                 let batch = decode_rows(&shape.definition, [&payload[..]])?;
                 return self.append([Ok(batch)], Some(durability)).map(|_| ());
             }
@@ -257,6 +268,9 @@ fn append(
     (producer, durability): (Option<Producer>, Durability),
     go_on: &dyn Fn() -> bool,
 ) -> Result<u64> {
+    if let Some(drafts) = table.drafts() {
+        return append_to_draft(table, drafts, batches, go_on);
+    }
     let mut input = Input {
         closed: table.engine().closed(),
         batches,
@@ -275,6 +289,102 @@ fn append(
         }
         Ok(rows)
     })
+}
+
+/// Appends all batches to the draft of a transaction.
+fn append_to_draft(
+    table: &Table,
+    drafts: &Drafts,
+    batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
+    go_on: &dyn Fn() -> bool,
+) -> Result<u64> {
+    table.refresh()?;
+    let (added, rows) = commit_of(table, &table.shape(), batches, go_on)?;
+    if rows == 0 {
+        return Ok(0);
+    }
+    let change = DraftChange::new(MaskEdit::nothing(table.id()), added);
+    loop {
+        // Rows that are added mean the same whatever other statements have done meanwhile.
+        match add_to_draft(table, drafts, drafts.changes()?, change.clone()) {
+            Err(error) if error.kind() == ErrorKind::Conflict => {}
+            done => {
+                return done
+                    .map(|()| rows)
+                    .inspect_err(|_| abandon(table, &change.roots));
+            }
+        }
+    }
+}
+
+/// Makes the change of a statement in the draft of its transaction, which had so many changes when the statement was planned.
+pub(crate) fn add_to_draft(
+    table: &Table,
+    drafts: &Drafts,
+    seen: u64,
+    change: DraftChange,
+) -> Result<()> {
+    let engine = table.engine();
+    let store = engine.kernel().store();
+    drafts.change((table.id(), seen), change, &**store)?;
+    let limits = engine.options().append_limits;
+    let max_bytes = DRAFT_RAW_TOGETHER * limits.raw_bytes;
+    let Some((view, seen)) = drafts.many_raw_rows(table.id(), max_bytes)? else {
+        return Ok(());
+    };
+    let (base, staged) = (drafts.base().commit(), limits.staged());
+    // What the statement has changed is done: rows that cannot be staged stay raw.
+    let Ok(commit) = commit_of_new_rows(table, (&view, base), staged) else {
+        return Ok(());
+    };
+    let roots = roots_of(&commit.edits);
+    let replaced = drafts.replace_raw_rows((table.id(), seen), roots.clone(), &**store);
+    if !matches!(replaced, Ok(true)) {
+        abandon(table, &roots);
+    }
+    Ok(())
+}
+
+/// The raw rows of commits after one, without those that are hidden, as a commit that stores them.
+pub(crate) fn commit_of_new_rows(
+    table: &Table,
+    (view, after): (&TableSnapshot, CommitNo),
+    limits: AppendLimits,
+) -> Result<Commit> {
+    let shape = table.shape();
+    let mut intake = Intake::new(table, &shape, &|| true);
+    intake.limits = limits;
+    let named = |error| table.name_error(error);
+    for open in view.open_rows().filter(|open| open.commit > after) {
+        let mut decoder = RowsDecoder::new(&shape.definition, None)?;
+        let mut deleted = DeletedRows::default();
+        push_open_rows(open, view.hidden_in(open), &mut decoder, &mut deleted)?;
+        let rows = decoder.finish()?;
+        let left = deleted.left(rows.num_rows());
+        let rows = filter_record_batch(&rows, &left).map_err(|e| {
+            Error::with_source(ErrorKind::Limit, format!("taking out deleted rows: {e}"), e)
+        })?;
+        intake.push(&rows).map_err(named)?;
+    }
+    let (commit, _) = intake.finish().map_err(named)?;
+    Ok(commit)
+}
+
+/// The roots of the fragments that edits add.
+pub(crate) fn roots_of(edits: &[Edit]) -> Vec<Entry> {
+    let added = edits.iter().filter_map(|edit| match edit {
+        Edit::AddFragments { roots, .. } => Some(roots),
+        _ => None,
+    });
+    added.flatten().cloned().collect()
+}
+
+/// Lets go of fragments that no commit has made part of a table.
+pub(crate) fn abandon(table: &Table, roots: &[Entry]) {
+    if !roots.is_empty() {
+        // They go with the next opening otherwise.
+        let _ = table.engine().kernel().abandon_fragments(roots);
+    }
 }
 
 /// The commit that stores all batches, and how many rows it has.
@@ -383,12 +493,21 @@ struct Intake<'a> {
 
 impl<'a> Intake<'a> {
     fn new(table: &'a Table, shape: &'a Shape, go_on: &'a dyn Fn() -> bool) -> Self {
+        let limits = table.engine().options().append_limits;
+        let limits = match table.is_in_transaction() {
+            false => limits,
+            // What is new in a transaction has no place in the log yet.
+            true => AppendLimits {
+                raw_bytes: DRAFT_RAW * limits.raw_bytes,
+                ..limits.staged()
+            },
+        };
         Self {
             go_on,
             unchecked_bytes: 0,
             table,
             shape,
-            limits: table.engine().options().append_limits,
+            limits,
             held: Vec::new(),
             held_bytes: 0,
             rows: 0,
@@ -526,7 +645,9 @@ impl<'a> Intake<'a> {
             return Ok(false);
         };
         for block in ticket.wait_helping(&self.encoding)? {
-            self.output.add(self.table, &self.shape.definition, block)?;
+            let max_bytes = self.limits.group_bytes;
+            self.output
+                .add(self.table, &self.shape.definition, block, max_bytes)?;
         }
         Ok(true)
     }
@@ -570,17 +691,19 @@ impl Output {
         self.blocks.is_empty() && self.fragments.is_empty() && self.fragment.is_none()
     }
 
+    /// Takes a block. All stay in memory up to so many bytes.
     fn add(
         &mut self,
         table: &Table,
         definition: &TableDefinition,
         block: EncodedBlock,
+        max_group_bytes: u64,
     ) -> Result<()> {
         if self.fragment.is_none() && self.fragments.is_empty() {
             self.block_bytes += block.bytes.len() as u64;
             let fits = self.room.takes(&block);
             self.blocks.push(block);
-            if fits && self.block_bytes <= table.engine().options().append_limits.group_bytes {
+            if fits && self.block_bytes <= max_group_bytes {
                 return Ok(());
             }
             let blocks = std::mem::take(&mut self.blocks);
@@ -707,7 +830,7 @@ impl Output {
 }
 
 /// Entries in lists that are not too long for an edit.
-fn lists(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+pub(crate) fn lists(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     let mut lists: Vec<Vec<Entry>> = Vec::new();
     let mut summaries = 0;
     for entry in entries {

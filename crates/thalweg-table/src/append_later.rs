@@ -39,6 +39,10 @@ impl Table {
         answer: impl FnOnce(Result<u64>) + Send + 'static,
     ) -> Result<()> {
         self.engine().closed().check()?;
+        if self.is_in_transaction() {
+            answer(self.append(batches.into_iter().map(Ok), durability));
+            return Ok(());
+        }
         let later = Later {
             table: self.clone(),
             batches,

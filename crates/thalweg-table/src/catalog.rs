@@ -4,6 +4,7 @@
 //! one snapshot of all tables; making, finding and dropping a table takes the same time however many others there are.
 
 use crate::definition::TableDefinition;
+use crate::drafts::{ChangedTables, Drafts};
 use crate::engine::{Engine, dropped_meanwhile};
 use crate::new_table::NewTable;
 use crate::options::CreateOptions;
@@ -163,6 +164,7 @@ impl Engine {
         Ok(DatabaseView {
             engine: self.share(),
             snapshot: self.newest()?,
+            changed: ChangedTables::default(),
         })
     }
 
@@ -308,15 +310,34 @@ fn names(snapshot: &Snapshot) -> Vec<String> {
 pub struct DatabaseView {
     engine: Engine,
     snapshot: Snapshot,
+    /// Tables that a transaction sees otherwise.
+    changed: ChangedTables,
 }
 
 impl DatabaseView {
+    /// All tables as a transaction sees them now.
+    pub(crate) fn of_transaction(engine: &Engine, drafts: &Drafts) -> Result<Self> {
+        engine.closed().check()?;
+        Ok(Self {
+            engine: engine.share(),
+            snapshot: drafts.base().clone(),
+            changed: drafts.changed()?.into(),
+        })
+    }
+
+    /// The table of a name, for a transaction that has this view.
+    pub(crate) fn handle(&self, name: &str) -> Result<Table> {
+        Table::new(self.engine.clone(), &named(&self.snapshot, name)?)
+    }
+
     /// The table of that name, in any case.
     ///
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn table(&self, name: &str) -> Result<TableView> {
-        TableView::new(self.engine.share(), named(&self.snapshot, name)?)
+        let table = named(&self.snapshot, name)?;
+        let table = self.changed.get(&table.id).cloned().unwrap_or(table);
+        TableView::new(self.engine.share(), table)
     }
 
     /// The names of all tables, in order.

@@ -7,8 +7,9 @@
 //!   of it are hidden as a whole, and of blocks that stick out themselves the keys are read.
 //! - What is hidden already is not hidden again: the rows that a call reports are those that it has deleted.
 
-use crate::append::NewRows;
+use crate::append::{NewRows, abandon, add_to_draft};
 use crate::deleted_rows::Block;
+use crate::drafts::{DraftChange, Drafts};
 use crate::placed_rows::{PickedRows, PlacedRows};
 use crate::range::KeyRange;
 use crate::reader::Reader;
@@ -89,6 +90,9 @@ impl Table {
         let durability = durability.unwrap_or(self.engine().options().durability);
         let kernel = self.engine().kernel();
         let mut plan = || Change::of_picked(self, pick);
+        if let Some(drafts) = self.drafts() {
+            return change_draft(self, drafts, &mut plan);
+        }
         let rows = change_by(self, &mut plan, &mut |commit| {
             kernel.commit(commit, durability).map(|_| ())
         })?;
@@ -158,6 +162,39 @@ fn change_by(
             }
             Err(e) => return Err(e),
         }
+    }
+}
+
+/// Makes the change that `plan` finds in the draft of a transaction, and returns how many rows it has deleted.
+fn change_draft(
+    table: &Table,
+    drafts: &Drafts,
+    plan: &mut dyn FnMut() -> Result<Change>,
+) -> Result<u64> {
+    let mut conflicts = 0;
+    loop {
+        let seen = drafts.changes()?;
+        let Change {
+            deletion,
+            added,
+            added_rows,
+            ..
+        } = plan()?;
+        if deletion.rows == 0 && added_rows == 0 {
+            return Ok(0);
+        }
+        let rows = deletion.rows;
+        let change = DraftChange::new(deletion.masks, added);
+        match add_to_draft(table, drafts, seen, change.clone()) {
+            Ok(()) => return Ok(rows),
+            Err(error) => {
+                abandon(table, &change.roots);
+                if error.kind() != ErrorKind::Conflict || conflicts == MAX_CONFLICTS {
+                    return Err(table.name_error(error));
+                }
+            }
+        }
+        conflicts += 1;
     }
 }
 
@@ -247,13 +284,10 @@ impl Deletion {
         let plan = match keys.is_empty() {
             true => Self {
                 removed: ReplaceEdit::of_orders(view.snapshot().id),
-                masks: MaskEdit {
-                    table: view.snapshot().id,
-                    items: Vec::new(),
-                    parts: Vec::new(),
-                },
+                masks: MaskEdit::nothing(view.snapshot().id),
                 rows: 0,
             },
+            false if table.is_in_transaction() => Self::by_masks(&view, keys)?,
             false => Self::plan(&view, keys)?,
         };
         Ok((view, plan))
@@ -269,7 +303,7 @@ impl Deletion {
         let runs = OrderReplace::of_runs(0, runs);
         // Before the blocks between the runs are read.
         runs.check_count()?;
-        let (items, parts) = (border_items(view, keys)?, open_parts(view, keys)?);
+        let (items, parts) = (border_items(view, keys, false)?, open_parts(view, keys)?);
         let of_items: u64 = items.iter().map(|item| item.newly).sum();
         let of_parts: u64 = { parts.iter() }
             .map(|part| u64::from(part.positions.rows()))
@@ -291,13 +325,32 @@ impl Deletion {
         })
     }
 
+    /// Of the rows with keys of a range, by masks alone: a transaction cannot tell yet what comes into its runs before it is committed.
+    fn by_masks(view: &TableView, keys: KeyRange) -> Result<Self> {
+        let table = view.snapshot().id;
+        let (items, parts) = (border_items(view, keys, true)?, open_parts(view, keys)?);
+        let of_items: u64 = items.iter().map(|item| item.newly).sum();
+        let of_parts: u64 = { parts.iter() }
+            .map(|part| u64::from(part.positions.rows()))
+            .sum();
+        Ok(Self {
+            removed: ReplaceEdit::of_orders(table),
+            masks: MaskEdit {
+                table,
+                items,
+                parts,
+            },
+            rows: of_items + of_parts,
+        })
+    }
+
     /// A commit with the deletion as well.
     fn with(self, view: &TableView, mut commit: Commit) -> Commit {
         commit.runs_of.push(view.snapshot().clone());
         if self.removed.deleted > 0 {
             commit.edits.push(Edit::Replace(self.removed));
         }
-        if !(self.masks.items.is_empty() && self.masks.parts.is_empty()) {
+        if !self.masks.is_nothing() {
             commit.masks.push(self.masks);
         }
         commit
@@ -328,8 +381,8 @@ impl BorderItem {
     }
 }
 
-/// Masks of items that lie partly in the range.
-fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
+/// Masks of items that lie partly in the range. `whole`: also of those that lie in it.
+fn border_items(view: &TableView, keys: KeyRange, whole: bool) -> Result<Vec<ItemMask>> {
     let (table, store) = (view.snapshot(), view.engine().kernel().store());
     let reader = Reader::new(view, Some(&[]), keys)?;
     let is_whole = |entry: &Entry| keys.covers(entry.key_min, entry.key_max);
@@ -341,14 +394,14 @@ fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
     while let Some(entry) = walk.next_at(|entry, place| {
         let Some(place) = place else {
             // Its items leave by runs.
-            return if is_whole(entry) {
+            return if is_whole(entry) && !whole {
                 Step::Skip
             } else {
                 Step::Descend
             };
         };
         if is_item(entry, &place) {
-            if is_whole(entry) {
+            if is_whole(entry) && !whole {
                 return Step::Skip;
             }
             items.entry(place.item).or_default().rows = entry.rows;
@@ -376,7 +429,7 @@ fn border_items(view: &TableView, keys: KeyRange) -> Result<Vec<ItemMask>> {
             Some(BlockMask::Rows(_)) => block.hidden()?,
         };
         let entry = &block.entry;
-        if is_whole(entry) && !is_item(entry, &place) {
+        if is_whole(entry) && (whole || !is_item(entry, &place)) {
             let newly = entry.rows - hidden.map_or(0, |hidden| u64::from(hidden.rows()));
             if newly > 0 {
                 item.hide_blocks(rank, blocks, entry.rows, newly);

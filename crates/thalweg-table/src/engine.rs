@@ -76,6 +76,17 @@ pub struct AppendLimits {
     pub split_fragment_bytes: u64,
 }
 
+impl AppendLimits {
+    /// The limits of rows that all go to files of their own.
+    pub(crate) fn staged(self) -> Self {
+        Self {
+            raw_bytes: 0,
+            group_bytes: 0,
+            ..self
+        }
+    }
+}
+
 impl Default for AppendLimits {
     fn default() -> Self {
         Self {

@@ -13,6 +13,11 @@ pub(crate) fn schema(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Schema, message)
 }
 
+/// A statement or call that cannot be carried out as things are.
+pub(crate) fn query(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Query, message)
+}
+
 /// A documented limit was exceeded.
 pub(crate) fn limit(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Limit, message)

@@ -95,6 +95,7 @@ impl Table {
     /// As [`Self::maintain`]; `Query` when it was ended, and what was put in order before stays so.
     pub fn maintain_while(&self, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
         self.engine().closed().check()?;
+        self.check_outside("maintain")?;
         maintain(self, go_on)
     }
 }

@@ -35,7 +35,7 @@ pub struct PlacedRows {
 
 /// Rows that lie together.
 #[derive(Debug)]
-enum Piece {
+pub(crate) enum Piece {
     Block {
         block: Block,
         place: Place,
@@ -99,6 +99,11 @@ impl PlacedRows {
     #[must_use]
     pub fn pieces(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// The pieces, in the order of their numbers.
+    pub(crate) fn all(&self) -> &[Piece] {
+        &self.pieces
     }
 
     /// How many rows all pieces have together.

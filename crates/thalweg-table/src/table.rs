@@ -5,7 +5,9 @@
 //! one when the kernel refuses its commit.
 
 use crate::definition::TableDefinition;
+use crate::drafts::Drafts;
 use crate::engine::Engine;
+use crate::error::query;
 use crate::range::KeyRange;
 use crate::rows::RowWriter;
 use crate::scan::NamedTable;
@@ -40,6 +42,8 @@ pub struct Table {
     id: TableId,
     name: Arc<str>,
     shape: Arc<ArcSwap<Shape>>,
+    /// The transaction that it belongs to: its calls are statements of that one, and see what it sees.
+    drafts: Option<Arc<Drafts>>,
 }
 
 /// The version, definition and row writer of a table, as a writer needs them.
@@ -83,7 +87,36 @@ impl Table {
             id: table.id,
             name: name.into(),
             shape,
+            drafts: None,
         })
+    }
+
+    /// A handle of the same table inside a transaction.
+    pub(crate) fn inside(mut self, drafts: &Arc<Drafts>) -> Self {
+        self.drafts = Some(Arc::clone(drafts));
+        self
+    }
+
+    /// The transaction that it belongs to.
+    pub(crate) fn drafts(&self) -> Option<&Arc<Drafts>> {
+        self.drafts.as_ref()
+    }
+
+    /// Whether it belongs to a transaction.
+    #[must_use]
+    pub fn is_in_transaction(&self) -> bool {
+        self.drafts.is_some()
+    }
+
+    /// Refuses what is no part of a transaction.
+    pub(crate) fn check_outside(&self, what: &str) -> Result<()> {
+        match self.drafts {
+            None => Ok(()),
+            Some(_) => Err(query(format!(
+                "table \"{}\": {what} is no part of a transaction: commit it first, or use a table that was not opened by it",
+                self.name
+            ))),
+        }
     }
 
     /// The name it was opened by.
@@ -147,6 +180,7 @@ impl Table {
     /// # Errors
     /// `NotFound` when it was dropped before.
     pub fn drop_table(&self) -> Result<()> {
+        self.check_outside("drop_table")?;
         self.engine.drop_numbered(self.id, &self.name)
     }
 
@@ -176,7 +210,10 @@ impl Table {
     }
 
     pub(crate) fn snapshot(&self) -> Result<TableSnapshot> {
-        let table = self.engine.newest()?.table(self.id);
+        let table = match &self.drafts {
+            None => self.engine.newest()?.table(self.id),
+            Some(drafts) => drafts.table(self.id)?,
+        };
         table.ok_or_else(|| {
             Error::new(
                 ErrorKind::NotFound,

@@ -1,0 +1,413 @@
+//! Transactions: several statements that are one commit, over one snapshot.
+//!
+//! Invariants
+//! - All statements see the snapshot of the beginning and what the transaction has changed itself. Nobody else sees any of it before
+//!   the commit, which shows all of it at once.
+//! - The first one to commit wins: where another commit has deleted or changed a row that this one deletes or changes, this one fails,
+//!   and nothing of it is stored. What others have appended does not matter.
+//! - A row that has only moved meanwhile, into a block or from one to another, is found again by its values: of equal rows any is as
+//!   good as another.
+//! - Dropping a transaction rolls it back.
+//!
+//! Source: Berenson et al., "A Critique of ANSI SQL Isolation Levels" (SIGMOD 1995), section 4.2, snapshot isolation.
+
+mod moved;
+
+use crate::append::{commit_of_new_rows, lists, roots_of};
+use crate::catalog::DatabaseView;
+use crate::drafts::{Draft, Drafts};
+use crate::engine::{AppendLimits, Engine};
+use crate::error::query;
+use crate::table::{Table, TableView};
+use moved::found_again;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use thalweg_kernel::index::{Entry, ItemName};
+use thalweg_kernel::masks::{ItemMask, MaskEdit};
+use thalweg_kernel::orders::AddHead;
+use thalweg_kernel::{
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, Result,
+};
+
+/// Commits that may come in between while a transaction is committed.
+const MAX_CONFLICTS: u32 = 64;
+
+const COMMITTED: &str = "the transaction is over: it was committed, or its commit failed";
+const ROLLED_BACK: &str = "the transaction is over: it was rolled back";
+const TOO_OLD: &str = "the transaction was rolled back: it was open for longer than max_snapshot_age, for which old files are kept; \
+                       run it again";
+
+/// Several statements that become one commit, or nothing.
+///
+/// ```
+/// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
+/// # fn main() -> thalweg::Result<()> {
+/// # let db = Engine::in_memory(EngineOptions::default())?;
+/// # let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+/// # let room = db.create_table("room", &schema, &CreateOptions::stream("ts"))?;
+/// use thalweg::{KeyRange, Value};
+///
+/// room.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+/// let transaction = db.transaction()?;
+/// let inside = transaction.table("room")?;
+/// inside.delete_range(KeyRange::ALL, None)?;
+/// inside.put(&[Value::Int(2), Value::Float(20.7)], None)?;
+/// inside.put(&[Value::Int(3), Value::Float(20.9)], None)?;
+/// assert_eq!((inside.view()?.row_count(), room.view()?.row_count()), (2, 1));
+/// transaction.commit(None)?;
+/// assert_eq!(room.view()?.row_count(), 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Transaction {
+    engine: Engine,
+    drafts: Arc<Drafts>,
+    began_ns: u64,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("snapshot", &self.drafts.base().commit().0)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Begins a transaction over the newest snapshot.
+    ///
+    /// # Errors
+    /// `Unavailable` for a database that was opened read-only.
+    pub fn transaction(&self) -> Result<Transaction> {
+        let base = self.newest()?;
+        if !self.kernel().is_writer() {
+            let message =
+                "the database was opened read-only: a transaction has nothing to change there";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        Ok(Transaction {
+            drafts: Arc::new(Drafts::new(base)),
+            began_ns: self.env().clock().monotonic_ns(),
+            engine: self.clone(),
+        })
+    }
+}
+
+impl Transaction {
+    /// A table whose calls are statements of this transaction, and see what it sees.
+    ///
+    /// # Errors
+    /// `NotFound`; `Query` when the transaction is over.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        let table = self.snapshot()?.handle(name)?;
+        Ok(table.inside(&self.drafts))
+    }
+
+    /// All tables as the transaction sees them now.
+    ///
+    /// # Errors
+    /// `Query` when the transaction is over.
+    pub fn snapshot(&self) -> Result<DatabaseView> {
+        self.check_age();
+        DatabaseView::of_transaction(&self.engine, &self.drafts)
+    }
+
+    /// Stores all changes in one commit, which survives what `durability` says; `None` takes that of the engine.
+    ///
+    /// # Errors
+    /// `Query` where another commit has changed a row that this one changes, or when the transaction is over; `NotFound` for a table
+    /// that was dropped. Nothing was stored then, and the transaction is over.
+    pub fn commit(&self, durability: Option<Durability>) -> Result<()> {
+        self.engine.closed().check()?;
+        self.check_age();
+        let mut changes = Changes {
+            engine: &self.engine,
+            tables: Vec::new(),
+        };
+        for draft in self.drafts.end(COMMITTED)?.into_values() {
+            changes.tables.push(Changed::new(&self.engine, draft)?);
+        }
+        let durability = durability.unwrap_or(self.engine.options().durability);
+        changes.store(durability)
+    }
+
+    /// Gives all changes up. Of a transaction that is over nothing is left to be given up.
+    pub fn rollback(&self) {
+        self.end(ROLLED_BACK);
+    }
+
+    fn check_age(&self) {
+        let now_ns = self.engine.env().clock().monotonic_ns();
+        let age_ns = now_ns.saturating_sub(self.began_ns);
+        if u128::from(age_ns) > self.engine.options().max_snapshot_age.as_nanos() {
+            self.end(TOO_OLD);
+        }
+    }
+
+    fn end(&self, why: &'static str) {
+        let Ok(drafts) = self.drafts.end(why) else {
+            return;
+        };
+        for draft in drafts.into_values() {
+            abandon(&self.engine, &draft.roots);
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // In a child of a fork the fragments are its parent's.
+        if self.engine.closed().check().is_ok() {
+            self.end(ROLLED_BACK);
+        }
+    }
+}
+
+fn abandon(engine: &Engine, roots: &[Entry]) {
+    if !roots.is_empty() {
+        // They go with the next opening otherwise.
+        let _ = engine.kernel().abandon_fragments(roots);
+    }
+}
+
+/// The changes of a transaction that is being committed. The fragments of one that fails go with it.
+struct Changes<'a> {
+    engine: &'a Engine,
+    tables: Vec<Changed>,
+}
+
+/// The changes of one table.
+struct Changed {
+    table: Table,
+    /// The table as the transaction found it.
+    base: TableView,
+    draft: Draft,
+    /// The rows that go of those that other commits have brought, by where they are now.
+    masks: MaskEdit,
+}
+
+impl Changes<'_> {
+    fn store(&mut self, durability: Durability) -> Result<()> {
+        let (mut conflicts, mut has_made_room) = (0, false);
+        self.tables.iter_mut().try_for_each(Changed::stage)?;
+        loop {
+            let commit = self.commit()?;
+            if commit.is_empty() {
+                return Ok(());
+            }
+            let made = roots_of(&commit.edits);
+            let Err(error) = self.engine.kernel().commit(commit, durability) else {
+                self.tables.clear();
+                return Ok(());
+            };
+            self.abandon_others(made);
+            match error.kind() {
+                ErrorKind::Conflict if conflicts < MAX_CONFLICTS => {
+                    conflicts += 1;
+                    self.tables.iter_mut().try_for_each(Changed::find_again)?;
+                }
+                ErrorKind::Limit
+                    if !has_made_room && self.engine.kernel().mask_bytes()? > MANY_MASKS_BYTES =>
+                {
+                    has_made_room = true;
+                    self.engine.rewrite_deleted_rows()?;
+                }
+                ErrorKind::Conflict => {
+                    return Err(query(format!(
+                        "other commits came in between again and again; the transaction was rolled back: run it again ({error})"
+                    )));
+                }
+                // The kernel knows tables by their numbers.
+                _ => return Err(self.dropped_or(error)),
+            }
+        }
+    }
+
+    /// The commit of all tables, as of now.
+    fn commit(&self) -> Result<Commit> {
+        let mut all = Commit {
+            keeps_fragments: true,
+            ..Commit::default()
+        };
+        let limits = self.limits();
+        for changed in &self.tables {
+            let Commit {
+                rows,
+                groups,
+                edits,
+                masks,
+                ..
+            } = changed.commit(limits)?;
+            all.rows.extend(rows);
+            all.groups.extend(groups);
+            all.edits.extend(edits);
+            all.masks.extend(masks);
+        }
+        Ok(all)
+    }
+
+    /// All tables together fit one frame.
+    fn limits(&self) -> AppendLimits {
+        let limits = self.engine.options().append_limits;
+        let masks: usize = { self.tables.iter() }
+            .map(|changed| changed.masks.len_bytes())
+            .sum();
+        let room_bytes = limits.group_bytes.saturating_sub(masks as u64);
+        let each_bytes = room_bytes / (self.tables.len() as u64).max(1);
+        AppendLimits {
+            raw_bytes: limits
+                .raw_bytes
+                .min(usize::try_from(each_bytes).unwrap_or(usize::MAX)),
+            group_bytes: each_bytes,
+            ..limits
+        }
+    }
+
+    /// Lets go of fragments that were made for one attempt.
+    fn abandon_others(&self, mut made: Vec<Entry>) {
+        let drafts = self.tables.iter();
+        let kept: HashSet<_> = drafts
+            .flat_map(|changed| &changed.draft.roots)
+            .map(|root| root.address.file)
+            .collect();
+        made.retain(|root| !kept.contains(&root.address.file));
+        abandon(self.engine, &made);
+    }
+
+    fn dropped_or(&self, error: Error) -> Error {
+        let dropped = self.tables.iter().find_map(|changed| {
+            let snapshot = changed.table.snapshot();
+            snapshot
+                .err()
+                .filter(|error| error.kind() == ErrorKind::NotFound)
+        });
+        match error.kind() {
+            ErrorKind::NotFound => dropped.unwrap_or(error),
+            _ => error,
+        }
+    }
+}
+
+impl Drop for Changes<'_> {
+    fn drop(&mut self) {
+        for changed in &self.tables {
+            abandon(self.engine, &changed.draft.roots);
+        }
+    }
+}
+
+impl Changed {
+    fn new(engine: &Engine, draft: Draft) -> Result<Self> {
+        let base = draft.table.base().clone();
+        let named = Table::new(engine.clone(), &base);
+        let view = TableView::new(engine.share(), base);
+        let (Ok(table), Ok(base)) = (&named, &view) else {
+            abandon(engine, &draft.roots);
+            let failed = named.map(|_| ()).and(view.map(|_| ()));
+            return Err(failed.err().unwrap_or_else(|| query(COMMITTED)));
+        };
+        Ok(Self {
+            table: table.clone(),
+            base: base.clone(),
+            masks: draft.masks(),
+            draft,
+        })
+    }
+
+    fn new_rows(&self, limits: AppendLimits) -> Result<Commit> {
+        let base = self.base.snapshot().commit();
+        commit_of_new_rows(&self.table, (&self.draft.table.view(), base), limits)
+    }
+
+    /// Puts all new rows into fragments where some are: rows of one commit are either raw or in blocks.
+    fn stage(&mut self) -> Result<()> {
+        if self.draft.roots.is_empty() {
+            return Ok(());
+        }
+        let limits = self.table.engine().options().append_limits;
+        let staged = self.new_rows(limits.staged())?;
+        self.draft.roots.extend(roots_of(&staged.edits));
+        Ok(())
+    }
+
+    fn commit(&self, limits: AppendLimits) -> Result<Commit> {
+        let mut commit = match self.draft.roots.is_empty() {
+            true => self.new_rows(limits)?,
+            false => self.commit_of_fragments()?,
+        };
+        let others = &self.masks;
+        if others.is_nothing() {
+            return Ok(commit);
+        }
+        match commit.masks.first_mut() {
+            Some(own) => {
+                own.items.extend(others.items.iter().cloned());
+                own.items.sort_unstable_by_key(|item| item.name);
+                own.parts.extend(others.parts.iter().cloned());
+            }
+            None => commit.masks.push(others.clone()),
+        }
+        Ok(commit)
+    }
+
+    /// The fragments with what is hidden of them. One of which nothing is left stays out.
+    fn commit_of_fragments(&self) -> Result<Commit> {
+        let table = self.draft.table.base();
+        let own: BTreeMap<ItemName, &ItemMask> = { self.draft.own_masks() }
+            .map(|mask| (mask.name, mask))
+            .collect();
+        // The last fragments, of raw rows, have no names in the draft, and nothing of them is hidden.
+        let names = self.draft.names.iter().map(Some);
+        let names = names.chain(std::iter::repeat(None));
+        let (mut roots, mut items, mut blocks) = (Vec::new(), Vec::new(), 0_u32);
+        for (root, name) in self.draft.roots.iter().zip(names) {
+            let hidden = name.and_then(|name| own.get(name));
+            if hidden.is_some_and(|hidden| hidden.newly == hidden.rows) {
+                continue;
+            }
+            if let Some(hidden) = hidden {
+                // In a frame 0 is the number of its commit.
+                let mut mask = ItemMask::clone(hidden);
+                (mask.name.key.commit, mask.name.key.ordinal) = (CommitNo(0), blocks);
+                items.push(mask);
+            }
+            let more = u32::try_from(root.blocks).unwrap_or(u32::MAX);
+            blocks = blocks.checked_add(more).ok_or_else(|| {
+                query("a transaction has more blocks of a table than one commit can number")
+            })?;
+            roots.push(root.clone());
+        }
+        items.sort_unstable_by_key(|item| item.name);
+        let add = |roots| Edit::AddFragments {
+            head: AddHead::of_rows(table.id, table.definition_version),
+            roots,
+        };
+        let masks = MaskEdit {
+            table: table.id,
+            items,
+            parts: Vec::new(),
+        };
+        let masks = Some(masks).filter(|masks| !masks.is_nothing());
+        Ok(Commit {
+            edits: lists(roots).into_iter().map(add).collect(),
+            masks: masks.into_iter().collect(),
+            ..Commit::default()
+        })
+    }
+
+    /// Looks for the rows that go where they are by now.
+    fn find_again(&mut self) -> Result<()> {
+        let base = self.base.snapshot();
+        let newest = self.table.view()?;
+        if newest.snapshot().definition_version != base.definition_version {
+            return Err(query(format!(
+                "table \"{}\": its columns were changed since the transaction began, which was rolled back: run it again",
+                self.base.name()
+            )));
+        }
+        self.masks = found_again(&self.base, &self.draft.masks(), &newest)
+            .map_err(|error| self.table.name_error(error))?;
+        Ok(())
+    }
+}
