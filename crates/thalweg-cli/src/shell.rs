@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Format, Limits, ShownRows};
 use crate::schema::{create_statement, quoted};
 use crate::shell_words::{COMMANDS, Words};
-use crate::sql::execute;
+use crate::sql::{close, execute};
 use crate::{files, import, opening, statements};
 use clap::{Parser, ValueEnum};
 use rustyline::error::ReadlineError;
@@ -162,7 +162,7 @@ impl Shell {
         if let Some(history) = &history {
             let _ = editor.save_history(history);
         }
-        Ok(self.db.close()?)
+        close(&self.db)
     }
 
     /// Runs what was typed or pasted: a paste may be many lines.
@@ -186,13 +186,13 @@ impl Shell {
             let line =
                 line.map_err(|error| Failure::Other(format!("reading standard input: {error}")))?;
             if self.take_line(&line, &mut text)? == Next::Quit {
-                return Ok(self.db.close()?);
+                return close(&self.db);
             }
         }
         if !statements::is_blank(&text) {
             self.run_statement(text.trim())?;
         }
-        Ok(self.db.close()?)
+        close(&self.db)
     }
 
     /// Runs what a line completes; `text` is what was left of the lines before.

@@ -50,8 +50,16 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
     if let Some(outcome) = whole.filter(|_| io::stderr().is_terminal()) {
         report!("{}", counted(outcome.rows, "row"));
     }
-    db.close()?;
+    close(&db)?;
     Ok(())
+}
+
+/// Closes a database, and says so where a transaction was left open.
+pub(crate) fn close(db: &Database) -> Result<(), Failure> {
+    if db.is_in_transaction() {
+        report!("the transaction was not committed: nothing of it is stored");
+    }
+    Ok(db.close()?)
 }
 
 /// The statements that were given, in one of three ways.

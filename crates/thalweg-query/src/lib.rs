@@ -71,6 +71,7 @@ pub mod texts;
 mod threads;
 mod token_forms;
 mod token_places;
+mod transactions;
 mod unordered;
 mod unquoted_dates;
 mod unsupported_statements;

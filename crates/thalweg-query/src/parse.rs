@@ -15,6 +15,7 @@ use crate::params::Placeholders;
 use crate::powers;
 use crate::precedence;
 use crate::token_forms;
+use crate::transactions::Step;
 use crate::unsupported_statements;
 use crate::wording::syntax;
 use datafusion::error::DataFusionError;
@@ -74,6 +75,8 @@ pub(crate) enum Request {
     DescribeQuery(Box<DfStatement>),
     /// SUMMARIZE of the rows of a query.
     Summarize(Box<DfStatement>),
+    /// BEGIN, COMMIT, ROLLBACK.
+    Transaction(Step),
 }
 
 impl Request {
@@ -573,6 +576,9 @@ fn is_explain(statement: &DfStatement) -> bool {
 }
 
 fn classify_sql(statement: SqlStatement) -> Result<Request> {
+    if let Some(step) = Step::of(&statement)? {
+        return Ok(Request::Transaction(step));
+    }
     match statement {
         SqlStatement::Query(query) => classify_query(query),
         SqlStatement::Insert(insert) => Ok(Request::Insert(Box::new(insert))),
@@ -694,9 +700,6 @@ fn refuse(statement: &SqlStatement) -> Error {
                  values of their columns rule out are not read",
             );
         }
-        SqlStatement::StartTransaction { .. }
-        | SqlStatement::Commit { .. }
-        | SqlStatement::Rollback { .. } => &"a transaction of several statements",
         other => {
             let text = other.to_string();
             let mut words = text.split_whitespace().map(str::to_uppercase);

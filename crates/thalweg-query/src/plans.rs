@@ -25,7 +25,7 @@ use datafusion_sql::resolve::resolve_table_references;
 use datafusion_sql::sqlparser::ast::Statement as SqlStatement;
 use std::sync::Arc;
 use thalweg_table::schema::fold_name;
-use thalweg_table::{DatabaseView, Engine, ErrorKind, Result};
+use thalweg_table::{DatabaseView, ErrorKind, Result};
 
 /// Plans statements, and keeps what it has planned.
 #[derive(Debug)]
@@ -60,11 +60,11 @@ impl Plans {
     /// where something fails: planning the text itself then reports it.
     pub(crate) fn lifted(
         &self,
-        engine: &Engine,
+        snapshot: &dyn Fn() -> Result<DatabaseView>,
         text: &str,
     ) -> Option<(Arc<FilledPlan>, DatabaseView)> {
         if let Some(filled) = self.statements.filled(text) {
-            let view = engine.snapshot().ok()?;
+            let view = snapshot().ok()?;
             if filled.kept.is_current(&view) {
                 return Some((filled, view));
             }
@@ -73,7 +73,7 @@ impl Plans {
         let Request::Query(query) = &statement.parsed.request else {
             return None;
         };
-        let view = engine.snapshot().ok()?;
+        let view = snapshot().ok()?;
         let kept = self.kept_plain(&statement, query, &params, &view)?;
         let plan = fill_kept(&kept, &params).ok()?;
         let filled = Arc::new(FilledPlan { kept, plan });

@@ -5,11 +5,12 @@
 
 mod alter;
 mod edits;
+mod inserts;
+mod transactions;
 
 use crate::catalog::{Resolver, plain_name};
 use crate::deadline::Deadline;
 use crate::dialect::output_names::Named;
-use crate::dialect::plain_values;
 use crate::edits::delete::Deleting;
 use crate::edits::{Editing, Merging, Updating};
 use crate::error::{cancelled, from_datafusion, query};
@@ -32,15 +33,12 @@ use crate::stream::QueryStream;
 use crate::table::ScannedRows;
 use crate::threads::{Threads, call_program, wait_for};
 use crate::wording::columns::with_text_as_written;
-use crate::{ddl, insert, summarize, system, unquoted_dates};
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::Int64Type;
-use chrono::Utc;
-use datafusion::common::ScalarValue;
+use crate::{ddl, insert, summarize, system};
+use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::resolve::resolve_table_references;
-use datafusion_sql::sqlparser::ast::{Expr, Insert, Query, Statement as SqlStatement};
+use datafusion_sql::sqlparser::ast::{Query, Statement as SqlStatement};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -48,7 +46,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thalweg_env::Owner;
 use thalweg_env::sync::Mutex;
-use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table};
+use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table, Transaction};
 use tokio::sync::{Semaphore, oneshot};
 
 /// How long a statement that reads a query waits for its rows between two calls of `go_on`.
@@ -66,6 +64,8 @@ pub struct Session {
     settings: Arc<SessionSettings>,
     /// The task context of operators, with the memory that they may use.
     task: Arc<TaskContext>,
+    /// The transaction that is open.
+    transaction: Arc<Mutex<Option<Arc<Transaction>>>>,
 }
 
 /// The parts that all sessions of a database share.
@@ -162,6 +162,7 @@ impl Session {
             }),
             settings: Arc::default(),
             task,
+            transaction: Arc::default(),
         })
     }
 
@@ -180,6 +181,7 @@ impl Session {
             shared: Arc::clone(&self.shared),
             settings: Arc::new(settings),
             task,
+            transaction: Arc::default(),
         })
     }
 
@@ -248,8 +250,7 @@ impl Session {
         if *params != Params::None || !call.extra.is_empty() {
             return None;
         }
-        let Shared { engine, plans, .. } = &*self.shared;
-        let (filled, view) = plans.lifted(engine, text)?;
+        let (filled, view) = self.shared.plans.lifted(&|| self.snapshot(), text)?;
         self.start(&filled.plan, view, call.deadline.clone()).ok()
     }
 
@@ -279,7 +280,9 @@ impl Session {
             session.owner().check().map_err(Error::not_owner)?;
             let threads = session.workers()?;
             let begun = threads.spawn(async move {
-                let begun = session.begin(&text, &params, deadline, &is_there).await;
+                let begun = session
+                    .begin_async(&text, &params, deadline, &is_there)
+                    .await;
                 begun.map_err(|error| with_text_as_written(error, &text))
             });
             let broke_off = |error| query(format!("the statement broke off: {error}"));
@@ -294,7 +297,7 @@ impl Session {
         }
     }
 
-    async fn begin(
+    async fn begin_async(
         &self,
         text: &str,
         params: &Params,
@@ -332,8 +335,7 @@ impl Session {
         if let Some(rows) = self.lifted(text, params, call) {
             return Ok(Some(Begun::Rows(Box::new(rows))));
         }
-        let Shared { engine, plans, .. } = &*self.shared;
-        let statement = plans.statement(text)?;
+        let statement = self.shared.plans.statement(text)?;
         match &statement.parsed.request {
             Request::Query(_) => {
                 let rows = self.execute(&statement, params, call)?;
@@ -341,7 +343,7 @@ impl Session {
             }
             Request::Insert(insert) if !self.settings.read_only => {
                 let bound = statement.parsed.placeholders.bind(params)?;
-                let target = Target::of(engine, insert)?;
+                let target = self.target(insert)?;
                 let mut has_queries = false;
                 let rows = target.values(insert, &bound, |_| {
                     has_queries = true;
@@ -359,20 +361,6 @@ impl Session {
             }
             _ => Ok(None),
         }
-    }
-
-    /// Hands in rows to be stored; the receiver gets how many.
-    fn stored_later(
-        &self,
-        table: &Table,
-        rows: Vec<RecordBatch>,
-    ) -> Result<oneshot::Receiver<Result<u64>>> {
-        let (sender, receiver) = oneshot::channel();
-        table.append_later(rows, self.settings.durability, move |stored| {
-            // Whoever has asked may be gone.
-            let _ = sender.send(stored);
-        })?;
-        Ok(receiver)
     }
 
     /// Rows of one table, in the order of time. What has a filter or `boxes` is planned like a query; everything else goes straight
@@ -400,8 +388,8 @@ impl Session {
             let rows = view.scan(&scan.request(columns))?;
             return Ok(QueryResult::scan(rows, view.name(), self.clone(), deadline));
         }
-        let Shared { engine, plans, .. } = &*self.shared;
-        let database = engine.snapshot()?;
+        let plans = &self.shared.plans;
+        let database = self.snapshot()?;
         let no_params = BoundParams::default();
         let resolver = Resolver::new(plans.planner().base(), &database, &[], &no_params);
         let plan = scan.plan(view, columns, plans.planner(), &resolver)?;
@@ -423,7 +411,7 @@ impl Session {
         if let Request::Query(query) = &statement.parsed.request
             && statement.parsed.placeholders.names.is_empty()
         {
-            let view = self.shared.engine.snapshot()?;
+            let view = self.snapshot()?;
             let no_params = BoundParams::default();
             let plans = &self.shared.plans;
             plans.of(&statement, query, &no_params, &view, &[])?;
@@ -444,7 +432,7 @@ impl Session {
 
     fn unknown_tables_here(&self, text: &str) -> Result<Vec<String>> {
         let statement = self.shared.plans.statement(text)?;
-        let view = self.shared.engine.snapshot()?;
+        let view = self.snapshot()?;
         let source = match &statement.parsed.request {
             Request::Describe(name) => {
                 let known = view.table(name).is_ok() || system::table(name, &view).is_some();
@@ -486,6 +474,14 @@ impl Session {
         Ok(unknown)
     }
 
+    fn check_writes(&self) -> Result<()> {
+        if !self.settings.read_only {
+            return Ok(());
+        }
+        let message = "this session only reads: it was opened with read_only";
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
     fn execute(
         &self,
         statement: &Statement,
@@ -495,13 +491,15 @@ impl Session {
         let params = statement.parsed.placeholders.bind(params)?;
         let engine = &self.shared.engine;
         let request = &statement.parsed.request;
-        if self.settings.read_only && request.writes() {
-            return Err(Error::new(
-                ErrorKind::Unavailable,
-                "this session only reads: it was opened with read_only",
-            ));
+        if request.writes() {
+            self.check_writes()?;
         }
+        self.check_fits_transaction(request)?;
         match request {
+            Request::Transaction(step) => {
+                self.step(*step)?;
+                Ok(QueryResult::count(0))
+            }
             Request::Query(query) => self.query(statement, query, &params, call),
             Request::Insert(insert) => self.insert(statement, insert, &params, call),
             Request::Delete(delete, with) => self.delete(
@@ -535,10 +533,10 @@ impl Session {
             Request::AlterTable(alter) => self.alter(statement, alter, &params, call),
             Request::Summarize(query) => self.summarize(statement, query, &params, call),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
-            Request::ShowTables => ddl::show_tables(&engine.snapshot()?),
+            Request::ShowTables => ddl::show_tables(&self.snapshot()?),
             Request::Describe(name) => match call.extra.iter().find(|(given, _)| given == name) {
                 Some((_, rows)) => ddl::describe_rows(rows.schema()),
-                None => ddl::describe(&engine.snapshot()?, name),
+                None => ddl::describe(&self.snapshot()?, name),
             },
             Request::DescribeQuery(query) => {
                 let rows = self.query(statement, query, &params, call)?;
@@ -554,7 +552,7 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let view = self.shared.engine.snapshot()?;
+        let view = self.snapshot()?;
         self.query_on(view, statement, query, params, call)
     }
 
@@ -578,7 +576,7 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let view = self.shared.engine.snapshot()?;
+        let view = self.snapshot()?;
         let all = self.query_on(view.clone(), statement, source, params, call)?;
         let columns = Arc::clone(all.schema());
         let mut groups = Vec::new();
@@ -645,78 +643,6 @@ impl Session {
             owner,
             deadline,
         ))
-    }
-
-    fn insert(
-        &self,
-        statement: &Statement,
-        insert: &Insert,
-        params: &BoundParams,
-        call: &Call<'_>,
-    ) -> Result<QueryResult> {
-        let target = Target::of(&self.shared.engine, insert)?;
-        let Target { table, columns } = &target;
-        let computed = |cells: Vec<&Expr>| self.computed(statement, &cells, params, call);
-        if let Some(rows) = target.values(insert, params, computed)? {
-            let count = table.append(rows.into_iter().map(Ok), self.settings.durability)?;
-            return Ok(QueryResult::count(count));
-        }
-        let source = statement_of(insert::source(insert)?);
-        let mut rows = self.query(statement, &source, params, call)?;
-        if rows.schema().fields().len() != columns.len() {
-            let (wanted, given) = (columns.len(), rows.schema().fields().len());
-            return Err(query(format!(
-                "{wanted} columns take values, the query has {given}"
-            )));
-        }
-        let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
-        // Values of a table that the caller handed in come through a query that is not the caller's own.
-        let of_query = call.extra.is_empty();
-        let rows = insert::assigned(table, columns, batches, of_query);
-        let count = table.append(rows, self.settings.durability)?;
-        Ok(QueryResult::count(count))
-    }
-
-    /// The values of expressions, all as of one snapshot.
-    fn computed(
-        &self,
-        statement: &Statement,
-        cells: &[&Expr],
-        params: &BoundParams,
-        call: &Call<'_>,
-    ) -> Result<Vec<ScalarValue>> {
-        let view = self.shared.engine.snapshot()?;
-        let now = Utc::now();
-        let mut values = vec![ScalarValue::Null; cells.len()];
-        for computing in insert::queries_of(cells)? {
-            let (places, is_numbered) = (computing.places, computing.is_numbered);
-            let own = Statement::of(statement).with_now(now);
-            let mut rows = self.query_on(view.clone(), &own, &computing.query, params, call)?;
-            while let Some(batch) = next_while(&mut rows, call.go_on)? {
-                let value_of = |column: &ArrayRef, row| {
-                    ScalarValue::try_from_array(column, row).map_err(from_datafusion)
-                };
-                match batch.columns() {
-                    [numbers, column] if is_numbered => {
-                        let numbers = numbers.as_primitive_opt::<Int64Type>();
-                        let numbers =
-                            numbers.ok_or_else(|| query("a row of VALUES has no number"))?;
-                        for (row, number) in numbers.values().iter().enumerate() {
-                            let place = usize::try_from(*number).ok().and_then(|n| places.get(n));
-                            if let Some(place) = place {
-                                values[*place] = value_of(column, row)?;
-                            }
-                        }
-                    }
-                    columns => {
-                        for (column, place) in columns.iter().zip(&places) {
-                            values[*place] = value_of(column, 0)?;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(values)
     }
 
     /// The process that may use it.
@@ -792,42 +718,6 @@ impl<'a> Call<'a> {
             go_on,
             deadline,
         })
-    }
-}
-
-/// Where an INSERT puts its rows.
-struct Target {
-    table: Table,
-    /// The places of the columns that take values.
-    columns: Vec<usize>,
-}
-
-impl Target {
-    fn of(engine: &Engine, insert: &Insert) -> Result<Self> {
-        let table = engine.table(&insert::target(insert)?)?;
-        let columns = insert::columns(insert, &table.definition())?;
-        Ok(Self { table, columns })
-    }
-
-    /// The rows of an INSERT that lists its values; `None` for one from a query. `computed` gives the values of expressions.
-    fn values(
-        &self,
-        insert: &Insert,
-        params: &BoundParams,
-        computed: impl FnOnce(Vec<&Expr>) -> Result<Vec<ScalarValue>>,
-    ) -> Result<Option<Vec<RecordBatch>>> {
-        let Self { table, columns } = self;
-        let source = insert::source(insert)?;
-        let definition = table.definition();
-        let type_of = |position: &usize| &definition.columns()[*position].data_type;
-        let types: Vec<_> = columns.iter().map(type_of).collect();
-        unquoted_dates::refuse(source, &types)?;
-        let Some(values) = plain_values(source) else {
-            return Ok(None);
-        };
-        let rows = insert::rows_of_values(values, params, &types, computed)?;
-        let rows = insert::assigned(table, columns, rows.into_iter().map(Ok), false);
-        rows.collect::<Result<Vec<_>>>().map(Some)
     }
 }
 

@@ -274,6 +274,7 @@ files!(
     simplifications,
     tables,
     times,
+    transactions,
     type_names,
     types,
     update,

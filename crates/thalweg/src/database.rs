@@ -9,7 +9,7 @@ use thalweg_kernel::repair::{RepairReport, repair};
 use thalweg_kernel::verify::VerifyReport;
 use thalweg_table::{
     CreateOptions, DatabaseView, Durability, Engine, EngineOptions, JobLimits, JobReport,
-    Maintained, MaintenanceMode, NewTable, Result, Table,
+    Maintained, MaintenanceMode, NewTable, Result, Table, Transaction,
 };
 #[cfg(feature = "sql")]
 use {
@@ -44,6 +44,9 @@ pub struct Database {
     /// Planned for by the first statement: programs without SQL do not pay for it.
     #[cfg(feature = "sql")]
     sql: Arc<OnceLock<Session>>,
+    /// The session of this connection, where it has one of its own.
+    #[cfg(feature = "sql")]
+    own: Option<Arc<OnceLock<Session>>>,
 }
 
 impl fmt::Debug for Database {
@@ -170,6 +173,8 @@ impl DatabaseBuilder {
             engine,
             #[cfg(feature = "sql")]
             sql: Arc::default(),
+            #[cfg(feature = "sql")]
+            own: None,
         })
     }
 }
@@ -289,6 +294,10 @@ impl Database {
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn table(&self, name: &str) -> Result<Table> {
+        #[cfg(feature = "sql")]
+        if let Some(session) = self.session_in_transaction() {
+            return session.table(name);
+        }
         self.engine.table(name)
     }
 
@@ -512,6 +521,37 @@ impl Database {
         repair(&Env::os(), path.as_ref(), &options, on_bytes)
     }
 
+    /// Begins a transaction: what is done to the tables that it opens is stored by one commit, over one snapshot. With statements of SQL
+    /// between, [`Session::begin`](crate::Session::begin) does the same for a session.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::{CreateOptions, Database, KeyRange, Value, schema_of_names};
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// let schema = schema_of_names([("ts", "bigint"), ("temp", "double")])?;
+    /// for name in ["room", "hall"] {
+    ///     db.create_table(name, &schema, &CreateOptions::stream("ts"))?;
+    /// }
+    /// db.table("room")?.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    ///
+    /// let transaction = db.transaction()?;
+    /// transaction.table("room")?.delete_range(KeyRange::ALL, None)?;
+    /// transaction.table("hall")?.put(&[Value::Int(1), Value::Float(20.5)], None)?;
+    /// assert_eq!(db.table("hall")?.view()?.row_count(), 0);
+    /// transaction.commit(None)?;
+    /// assert_eq!(db.table("room")?.view()?.row_count(), 0);
+    /// assert_eq!(db.table("hall")?.view()?.row_count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Unavailable` for a database that was opened read-only.
+    pub fn transaction(&self) -> Result<Transaction> {
+        self.engine.transaction()
+    }
+
     /// The engine below: what it offers is not part of this interface and may change.
     #[doc(hidden)]
     #[must_use]
@@ -655,7 +695,59 @@ impl Database {
         self.default_session()?.unknown_tables(text)
     }
 
+    /// The same database with a session of its own for statements: a transaction that a BEGIN opens there is none of other
+    /// connections. Planning is shared.
+    ///
+    /// ```
+    /// # fn main() -> thalweg::Result<()> {
+    /// use thalweg::Database;
+    ///
+    /// let db = Database::open(":memory:")?;
+    /// db.sql("CREATE TABLE t (v BIGINT)")?;
+    /// let other = db.connection();
+    /// other.sql("BEGIN")?;
+    /// other.sql("INSERT INTO t VALUES (1)")?;
+    /// let count = |db: &Database| db.sql("SELECT count(*) FROM t").and_then(|rows| rows.collect());
+    /// assert_ne!(count(&db)?, count(&other)?);
+    /// other.sql("COMMIT")?;
+    /// assert_eq!(count(&db)?, count(&other)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn connection(&self) -> Self {
+        Self {
+            own: Some(Arc::default()),
+            ..self.clone()
+        }
+    }
+
+    /// Whether a BEGIN has opened a transaction that is not over.
+    #[must_use]
+    pub fn is_in_transaction(&self) -> bool {
+        self.session_in_transaction().is_some()
+    }
+
+    fn session_in_transaction(&self) -> Option<&Session> {
+        let session = match &self.own {
+            Some(own) => own.get(),
+            None => self.sql.get(),
+        };
+        session.filter(|session| session.is_in_transaction())
+    }
+
     fn default_session(&self) -> Result<&Session> {
+        let Some(own) = &self.own else {
+            return self.common_session();
+        };
+        if let Some(session) = own.get() {
+            return Ok(session);
+        }
+        let session = self.common_session()?.with(SessionSettings::default())?;
+        Ok(own.get_or_init(|| session))
+    }
+
+    fn common_session(&self) -> Result<&Session> {
         if let Some(session) = self.sql.get() {
             return Ok(session);
         }

@@ -58,8 +58,8 @@ pub use thalweg_table::{
     ColumnSummary, Constant, CreateOptions, DatabaseView, Durability, Error, ErrorKind,
     FragmentFacts, Group, JobKind, JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained,
     MaintenanceMode, NewTable, Numbered, Result, ScanMetrics, ScanTask, SummaryKind, SummaryOption,
-    Table, TableDefinition, TableStats, TableTotals, TableView, Value, ValueRange, constant_of,
-    default_in_sql,
+    Table, TableDefinition, TableStats, TableTotals, TableView, Transaction, Value, ValueRange,
+    constant_of, default_in_sql,
 };
 
 /// The first rows from a time on, two of their three columns:

@@ -1,6 +1,6 @@
 //! Statements of a session that change stored rows: what they pick and what they store, in one commit.
 
-use super::{Call, Session, Shared, next_while};
+use super::{Call, Session, next_while};
 use crate::edits::delete::{Deleting, keys_alone};
 use crate::edits::{Action, Editing, Updating};
 use crate::error::{from_arrow, query};
@@ -38,7 +38,7 @@ impl Session {
                 let Some((rows, places)) = &queries else {
                     return Ok(RowsToDelete::Keys(KeyRange::ALL));
                 };
-                let view = self.shared.engine.snapshot()?;
+                let view = self.snapshot()?;
                 check_is_of(table, &view.table(&deleting.table)?, is_renamed)?;
                 self.picked(statement, (rows, places), (view, params), call)
             };
@@ -61,12 +61,12 @@ impl Session {
     ) -> Result<u64> {
         for _ in 1..MAX_RENAMES {
             let is_renamed = Cell::new(false);
-            let done = change(&self.shared.engine.table(name)?, &is_renamed);
+            let done = change(&self.table(name)?, &is_renamed);
             if !is_renamed.get() {
                 return done;
             }
         }
-        change(&self.shared.engine.table(name)?, &Cell::new(false))
+        change(&self.table(name)?, &Cell::new(false))
     }
 
     /// Runs an UPDATE or a MERGE. Its count is that of the rows that were deleted, changed or added.
@@ -80,7 +80,7 @@ impl Session {
         let mut count = 0;
         self.with_table(editing.table(), &mut |table, is_renamed| {
             table.edit_rows(self.settings.durability, &mut |stored| {
-                let view = self.shared.engine.snapshot()?;
+                let view = self.snapshot()?;
                 let rows = view.table(editing.table())?;
                 check_is_of(table, &rows, is_renamed)?;
                 // The statement means the columns of its snapshot: of others that come meanwhile the commit is refused.
@@ -127,9 +127,9 @@ impl Session {
         if *params != Params::None || !call.extra.is_empty() || self.settings.read_only {
             return None;
         }
-        let Shared { engine, plans, .. } = &*self.shared;
+        let plans = &self.shared.plans;
         let (statement, params) = plans.without_numbers(text)?;
-        let view = engine.snapshot().ok()?;
+        let view = self.snapshot().ok()?;
         let done = match &statement.parsed.request {
             Request::Delete(delete, with) => {
                 let deleting = Deleting::of(delete, with.as_ref()).ok()?;

@@ -1,0 +1,140 @@
+//! INSERT: where its rows go, and the values of its expressions.
+
+use super::{Call, Session, next_while, statement_of};
+use crate::dialect::plain_values;
+use crate::error::{from_datafusion, query};
+use crate::params::BoundParams;
+use crate::result::QueryResult;
+use crate::statement::Statement;
+use crate::{insert, unquoted_dates};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use chrono::Utc;
+use datafusion::common::ScalarValue;
+use datafusion_sql::sqlparser::ast::{Expr, Insert};
+use thalweg_table::{Result, Table};
+use tokio::sync::oneshot;
+
+impl Session {
+    pub(super) fn target(&self, insert: &Insert) -> Result<Target> {
+        let table = self.table(&insert::target(insert)?)?;
+        let columns = insert::columns(insert, &table.definition())?;
+        Ok(Target { table, columns })
+    }
+
+    pub(super) fn insert(
+        &self,
+        statement: &Statement,
+        insert: &Insert,
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<QueryResult> {
+        let target = self.target(insert)?;
+        let Target { table, columns } = &target;
+        let computed = |cells: Vec<&Expr>| self.computed(statement, &cells, params, call);
+        if let Some(rows) = target.values(insert, params, computed)? {
+            let count = table.append(rows.into_iter().map(Ok), self.settings.durability)?;
+            return Ok(QueryResult::count(count));
+        }
+        let source = statement_of(insert::source(insert)?);
+        let mut rows = self.query(statement, &source, params, call)?;
+        if rows.schema().fields().len() != columns.len() {
+            let (wanted, given) = (columns.len(), rows.schema().fields().len());
+            return Err(query(format!(
+                "{wanted} columns take values, the query has {given}"
+            )));
+        }
+        let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
+        // Values of a table that the caller handed in come through a query that is not the caller's own.
+        let of_query = call.extra.is_empty();
+        let rows = insert::assigned(table, columns, batches, of_query);
+        let count = table.append(rows, self.settings.durability)?;
+        Ok(QueryResult::count(count))
+    }
+
+    /// The values of expressions, all as of one snapshot.
+    pub(super) fn computed(
+        &self,
+        statement: &Statement,
+        cells: &[&Expr],
+        params: &BoundParams,
+        call: &Call<'_>,
+    ) -> Result<Vec<ScalarValue>> {
+        let view = self.snapshot()?;
+        let now = Utc::now();
+        let mut values = vec![ScalarValue::Null; cells.len()];
+        for computing in insert::queries_of(cells)? {
+            let (places, is_numbered) = (computing.places, computing.is_numbered);
+            let own = Statement::of(statement).with_now(now);
+            let mut rows = self.query_on(view.clone(), &own, &computing.query, params, call)?;
+            while let Some(batch) = next_while(&mut rows, call.go_on)? {
+                let value_of = |column: &ArrayRef, row| {
+                    ScalarValue::try_from_array(column, row).map_err(from_datafusion)
+                };
+                match batch.columns() {
+                    [numbers, column] if is_numbered => {
+                        let numbers = numbers.as_primitive_opt::<Int64Type>();
+                        let numbers =
+                            numbers.ok_or_else(|| query("a row of VALUES has no number"))?;
+                        for (row, number) in numbers.values().iter().enumerate() {
+                            let place = usize::try_from(*number).ok().and_then(|n| places.get(n));
+                            if let Some(place) = place {
+                                values[*place] = value_of(column, row)?;
+                            }
+                        }
+                    }
+                    columns => {
+                        for (column, place) in columns.iter().zip(&places) {
+                            values[*place] = value_of(column, 0)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// Hands in rows to be stored; the receiver gets how many.
+    pub(super) fn stored_later(
+        &self,
+        table: &Table,
+        rows: Vec<RecordBatch>,
+    ) -> Result<oneshot::Receiver<Result<u64>>> {
+        let (sender, receiver) = oneshot::channel();
+        table.append_later(rows, self.settings.durability, move |stored| {
+            // Whoever has asked may be gone.
+            let _ = sender.send(stored);
+        })?;
+        Ok(receiver)
+    }
+}
+
+/// Where an INSERT puts its rows.
+pub(super) struct Target {
+    pub(super) table: Table,
+    /// The places of the columns that take values.
+    columns: Vec<usize>,
+}
+
+impl Target {
+    /// The rows of an INSERT that lists its values; `None` for one from a query. `computed` gives the values of expressions.
+    pub(super) fn values(
+        &self,
+        insert: &Insert,
+        params: &BoundParams,
+        computed: impl FnOnce(Vec<&Expr>) -> Result<Vec<ScalarValue>>,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        let Self { table, columns } = self;
+        let source = insert::source(insert)?;
+        let definition = table.definition();
+        let type_of = |position: &usize| &definition.columns()[*position].data_type;
+        let types: Vec<_> = columns.iter().map(type_of).collect();
+        unquoted_dates::refuse(source, &types)?;
+        let Some(values) = plain_values(source) else {
+            return Ok(None);
+        };
+        let rows = insert::rows_of_values(values, params, &types, computed)?;
+        let rows = insert::assigned(table, columns, rows.into_iter().map(Ok), false);
+        rows.collect::<Result<Vec<_>>>().map(Some)
+    }
+}

@@ -1,0 +1,107 @@
+//! The transaction of a session: what statements between BEGIN and COMMIT see and change.
+
+use super::Session;
+use crate::error::{query, unsupported};
+use crate::parse::Request;
+use crate::transactions::Step;
+use std::sync::Arc;
+use thalweg_table::{DatabaseView, Result, Table, Transaction};
+
+impl Session {
+    /// Begins a transaction, as BEGIN does: from now on all statements of this session see one snapshot and their own changes, which
+    /// are stored together by [`Self::commit`].
+    ///
+    /// # Errors
+    /// `Query` where one is open already; `Unavailable` where the database or the session only reads.
+    pub fn begin(&self) -> Result<()> {
+        self.check_writes()?;
+        let mut current = self.transaction.lock();
+        if current.is_some() {
+            return Err(query(
+                "a transaction is open already: COMMIT or ROLLBACK ends it",
+            ));
+        }
+        *current = Some(Arc::new(self.shared.engine.transaction()?));
+        Ok(())
+    }
+
+    /// Stores all changes of the transaction in one commit, as COMMIT does. Where that fails, nothing of it is stored, and the
+    /// transaction is over as well.
+    ///
+    /// # Errors
+    /// `Query` where another commit has changed a row that this one changes, and where no transaction is open; whatever storing leads
+    /// to.
+    pub fn commit(&self) -> Result<()> {
+        self.ended()?.commit(self.settings.durability)
+    }
+
+    /// Gives all changes of the transaction up, as ROLLBACK does.
+    ///
+    /// # Errors
+    /// `Query` where no transaction is open.
+    pub fn rollback(&self) -> Result<()> {
+        self.ended()?.rollback();
+        Ok(())
+    }
+
+    /// Whether a transaction is open.
+    #[must_use]
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.lock().is_some()
+    }
+
+    /// The table of that name, in any case. Where a transaction is open, the calls of the handle are part of it.
+    ///
+    /// # Errors
+    /// `NotFound`, listing what there is.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        match self.current() {
+            Some(transaction) => transaction.table(name),
+            None => self.shared.engine.table(name),
+        }
+    }
+
+    /// All tables as statements of this session see them now.
+    ///
+    /// # Errors
+    /// When a reading process cannot see the newest commit; `Query` where the transaction was open for too long.
+    pub fn snapshot(&self) -> Result<DatabaseView> {
+        match self.current() {
+            Some(transaction) => transaction.snapshot(),
+            None => self.shared.engine.snapshot(),
+        }
+    }
+
+    pub(super) fn step(&self, step: Step) -> Result<()> {
+        match step {
+            Step::Begin => self.begin(),
+            Step::Commit => self.commit(),
+            Step::Rollback => self.rollback(),
+        }
+    }
+
+    fn current(&self) -> Option<Arc<Transaction>> {
+        self.transaction.lock().clone()
+    }
+
+    fn ended(&self) -> Result<Arc<Transaction>> {
+        let transaction = self.transaction.lock().take();
+        transaction.ok_or_else(|| query("no transaction is open: BEGIN begins one"))
+    }
+
+    /// Refuses what a transaction cannot hold.
+    pub(super) fn check_fits_transaction(&self, request: &Request) -> Result<()> {
+        let what = match request {
+            Request::CreateTable(_) => "CREATE TABLE",
+            Request::AlterTable(_) => "ALTER TABLE",
+            Request::DropTables { .. } => "DROP TABLE",
+            _ => return Ok(()),
+        };
+        if !self.is_in_transaction() {
+            return Ok(());
+        }
+        Err(unsupported(format!(
+            "{what} within a transaction is not offered by this version: run it before BEGIN or after COMMIT"
+        )))
+    }
+}
