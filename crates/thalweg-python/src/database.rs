@@ -12,6 +12,7 @@ use crate::schema::{Given, columns_or_rows, nullable};
 use crate::sharing::{Handle, Options};
 use crate::signals;
 use crate::table::PyTable;
+use crate::transaction::PyTransaction;
 use crate::value::params;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use pyo3::prelude::*;
@@ -168,6 +169,19 @@ pub(crate) struct PyDatabase {
 }
 
 impl PyDatabase {
+    /// Another connection to the same database.
+    pub(crate) fn again(&self) -> PyResult<Self> {
+        Ok(Self {
+            handle: Arc::new(self.handle.again()?),
+            path: self.path.clone(),
+            read_only: self.read_only,
+        })
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     fn result(&self, rows: QueryResult) -> PyQueryResult {
         PyQueryResult::new(Arc::clone(&self.handle), rows)
     }
@@ -296,7 +310,7 @@ impl PyDatabase {
     }
 
     /// The table of that name, in any case.
-    fn table(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<PyTable> {
+    pub(crate) fn table(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<PyTable> {
         let name = text("name", name)?;
         let db = self.handle.open()?;
         let table = py.detach(|| db.table(name)).or_raise()?;
@@ -330,7 +344,7 @@ impl PyDatabase {
     /// >>> db.sql("SELECT sum(v) FROM readings WHERE v > ?", params=[1]).fetchone()
     /// (5,)
     #[pyo3(signature = (text, params=None))]
-    fn sql(
+    pub(crate) fn sql(
         &self,
         py: Python<'_>,
         text: &Bound<'_, PyAny>,
@@ -431,6 +445,28 @@ impl PyDatabase {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.handle.open()?;
         py.detach(|| db.flush()).or_raise()
+    }
+
+    /// Begins a transaction: all that is done by its methods is stored in one commit, or not at all. Its statements see one snapshot, that
+    /// of now, and their own changes. Leaving `with` commits it; an exception, or leaving it without that, rolls it back.
+    ///
+    /// Where somebody else has changed or deleted a row meanwhile that it changes or deletes, the commit fails with a QueryError: run
+    /// it again.
+    ///
+    /// >>> import thalweg
+    /// >>> db = thalweg.connect(":memory:")
+    /// >>> t = db.create_table("t", {"n": int, "v": float})
+    /// >>> with db.transaction() as tx:
+    /// ...     tx.append("t", {"n": [1, 2], "v": [0.5, 1.5]})
+    /// ...     tx.sql("UPDATE t SET v = 2.5 WHERE n = 2").fetchone()
+    /// ...     (len(tx.table("t")), len(t))
+    /// 2
+    /// (1,)
+    /// (2, 0)
+    /// >>> len(t)
+    /// 2
+    fn transaction(&self, py: Python<'_>) -> PyResult<PyTransaction> {
+        PyTransaction::begin(py, self)
     }
 
     /// Flushes, and releases the files unless another connection of this process shares them. A second call does nothing,

@@ -29,6 +29,7 @@ mod sharing;
 mod show;
 mod signals;
 mod table;
+mod transaction;
 mod value;
 
 use pyo3::prelude::*;
@@ -49,6 +50,7 @@ fn compiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<database::PyDatabase>()?;
     module.add_class::<database::PyPrepared>()?;
     module.add_class::<table::PyTable>()?;
+    module.add_class::<transaction::PyTransaction>()?;
     module.add_class::<appender::PyAppender>()?;
     module.add_class::<result::PyQueryResult>()?;
     module.py().get_type::<result::Batches>();

@@ -231,8 +231,28 @@ impl Shared {
 
 /// A connection to an open database, which its tables and results share.
 pub(crate) struct Handle {
-    shared: ProcessLocal<Arc<Shared>>,
+    connection: ProcessLocal<Connection>,
     closed: AtomicBool,
+}
+
+/// A use of an open database.
+struct Connection {
+    shared: Arc<Shared>,
+    /// The database with the transaction of this connection.
+    db: Database,
+    /// It keeps the database open.
+    is_user: bool,
+}
+
+impl Connection {
+    fn new(shared: Arc<Shared>, is_user: bool) -> Self {
+        let db = shared.db.connection();
+        Self {
+            shared,
+            db,
+            is_user,
+        }
+    }
 }
 
 impl Handle {
@@ -258,7 +278,7 @@ impl Handle {
         };
         let (shared, made) = initialise_and_open(py, open);
         let handle = Self {
-            shared: ProcessLocal::new(shared.or_raise()?),
+            connection: ProcessLocal::new(Connection::new(shared.or_raise()?, true)),
             closed: AtomicBool::new(false),
         };
         // Where it failed, dropping the handle closes the database.
@@ -268,11 +288,24 @@ impl Handle {
     /// The database, unless this connection was closed, or made before a fork.
     #[inline]
     pub(crate) fn open(&self) -> PyResult<&Database> {
-        let shared = self.shared.get()?;
+        let connection = self.connection.get()?;
         if self.closed.load(Ordering::Acquire) {
             return Err(raise(ErrorKind::Unavailable, "the database is closed"));
         }
-        Ok(&shared.db)
+        Ok(&connection.db)
+    }
+
+    /// Another connection to the same database, which that does not wait for when it is closed.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn again(&self) -> PyResult<Self> {
+        self.open()?;
+        let shared = Arc::clone(&self.connection.get()?.shared);
+        Ok(Self {
+            connection: ProcessLocal::new(Connection::new(shared, false)),
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// Closes this connection, and with the last one the database. A second call does nothing, nor does one in a child of a
@@ -281,8 +314,17 @@ impl Handle {
     /// # Errors
     /// When what is left cannot be written.
     pub(crate) fn close(&self) -> Result<()> {
-        match self.shared.get() {
-            Ok(shared) if !self.closed.swap(true, Ordering::AcqRel) => shared.leave(),
+        match self.connection.get() {
+            Ok(connection) if !self.closed.swap(true, Ordering::AcqRel) => {
+                if connection.db.is_in_transaction() {
+                    // One that was begun too long ago is over already.
+                    let _ = connection.db.sql("ROLLBACK");
+                }
+                match connection.is_user {
+                    true => connection.shared.leave(),
+                    false => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }

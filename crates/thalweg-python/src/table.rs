@@ -47,6 +47,20 @@ impl PyTable {
         }
     }
 
+    /// Refuses a table that is no part of the transaction which its connection has opened: what it is given would be stored at once.
+    fn open_to_write(&self) -> PyResult<&Table> {
+        let table = self.open()?;
+        if !table.is_in_transaction() && self.db.open()?.is_in_transaction() {
+            let message = format!(
+                "a transaction was begun on this connection after the table \"{}\" was opened: what was appended here would be stored at \
+                 once. Get the table again by db.table(), or end the transaction first",
+                self.name
+            );
+            return Err(raise(ErrorKind::Query, message));
+        }
+        Ok(table)
+    }
+
     /// The first rows in order of time, or all.
     fn first(&self, py: Python<'_>, limit: Option<usize>) -> PyResult<PyQueryResult> {
         let (db, table) = (self.db.open()?, self.open()?);
@@ -135,7 +149,7 @@ impl PyTable {
     /// >>> len(t)
     /// 4
     #[pyo3(signature = (data, *, producer=None, sequence=None))]
-    fn append(
+    pub(crate) fn append(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
@@ -150,7 +164,7 @@ impl PyTable {
                 return Err(raise(ErrorKind::Invalid, message.to_owned()));
             }
         };
-        let table = self.open()?;
+        let table = self.open_to_write()?;
         let schema = table.schema();
         let definition = table.definition();
         if let Some(exported) = Exported::of(data)? {
@@ -190,7 +204,7 @@ impl PyTable {
     /// 1
     #[pyo3(signature = (*row))]
     fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let table = self.open()?;
+        let table = self.open_to_write()?;
         with_row(row, &self.name, |values| {
             py.detach(|| table.put(values, None)).or_raise()
         })
@@ -198,7 +212,7 @@ impl PyTable {
 
     /// Collects rows that are put one by one and commits them in large batches, to load many fast; use it in a `with` block.
     fn appender(&self) -> PyResult<PyAppender> {
-        let table = self.open()?;
+        let table = self.open_to_write()?;
         Ok(PyAppender::new(
             self.name.clone(),
             table.appender(),

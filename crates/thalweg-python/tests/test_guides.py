@@ -8,7 +8,7 @@ import pytest
 GUIDES = pathlib.Path(__file__).parents[3] / "docs" / "guides"
 
 
-@pytest.mark.parametrize("name", ["changing-data.md"])
+@pytest.mark.parametrize("name", ["changing-data.md", "transactions.md"])
 def test_examples_of_guides_run(name):
     text = (GUIDES / name).read_text().replace("```", "")
     examples = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)

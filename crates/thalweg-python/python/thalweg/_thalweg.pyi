@@ -190,6 +190,27 @@ class Database:
     def flush(self) -> None:
         """Returns when everything appended so far is durable."""
 
+    def transaction(self) -> Transaction:
+        """Begins a transaction: all that is done by its methods is stored in one commit, or not at all. Its statements see one snapshot, that
+        of now, and their own changes. Leaving `with` commits it; an exception, or leaving it without that, rolls it back.
+
+        Where somebody else has changed or deleted a row meanwhile that it changes or deletes, the commit fails with a QueryError: run
+        it again.
+
+        >>> import thalweg
+        >>> db = thalweg.connect(":memory:")
+        >>> t = db.create_table("t", {"n": int, "v": float})
+        >>> with db.transaction() as tx:
+        ...     tx.append("t", {"n": [1, 2], "v": [0.5, 1.5]})
+        ...     tx.sql("UPDATE t SET v = 2.5 WHERE n = 2").fetchone()
+        ...     (len(tx.table("t")), len(t))
+        2
+        (1,)
+        (2, 0)
+        >>> len(t)
+        2
+        """
+
     def close(self) -> None:
         """Flushes, and releases the files unless another connection of this process shares them. A second call does nothing,
         nor does one in a child of a fork.
@@ -202,6 +223,31 @@ class Database:
         """Not offered by this version."""
 
     def __enter__(self) -> Database: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+class Transaction:
+    """A transaction; made by Database.transaction()."""
+    def sql(self, text: str, params: _Params | None = None) -> Result:
+        """Runs a statement as Database.sql() does, as part of the transaction. One that fails changes nothing, and the transaction goes on."""
+
+    def execute(self, text: str, params: _Params | None = None) -> Result:
+        """The same as sql()."""
+
+    def append(self, name: str, data: Any) -> int:
+        """Appends rows to the table of that name, as Table.append() does; returns how many."""
+
+    def table(self, name: str) -> Table:
+        """The table of that name, in any case, as the transaction sees it: what is appended to it is part of the transaction."""
+
+    def commit(self) -> None:
+        """Stores all that was done in one commit. The transaction is over then, also where this fails."""
+
+    def rollback(self) -> None:
+        """Gives up all that was done. The transaction is over then."""
+
+    def __enter__(self) -> Transaction: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
