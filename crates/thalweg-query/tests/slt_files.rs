@@ -110,10 +110,11 @@ fn check(engine: &Session, record: &Record<'_>) -> Option<String> {
 }
 
 /// Parts of the messages that refuse a query as a part of another statement.
-const REFUSED_INSIDE: [&str; 3] = [
+const REFUSED_INSIDE: [&str; 4] = [
     "have the same name without regard to case",
     "cannot be stored; what can are",
     "all of its values are missing, which says nothing of its type",
+    "CREATE TABLE within a transaction",
 ];
 
 /// Parts of queries whose rows are others each time, or when they are stored.
