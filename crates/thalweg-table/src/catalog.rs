@@ -175,7 +175,7 @@ impl Engine {
     pub fn maintain(&self) -> Result<Maintained> {
         let mut total = Maintained::default();
         for name in self.table_names()? {
-            let done = self.maintain_named(&name)?;
+            let done = self.maintain_named(&name, Table::maintain)?;
             total.steps += done.steps;
             total.rows += done.rows;
         }
@@ -201,8 +201,12 @@ impl Engine {
             .map_err(|e| Error::with_source(e.kind(), format!("table \"{name}\": {e}"), e))
     }
 
-    fn maintain_named(&self, name: &str) -> Result<Maintained> {
-        match self.table(name).and_then(|table| table.maintain()) {
+    fn maintain_named(
+        &self,
+        name: &str,
+        maintain: fn(&Table) -> Result<Maintained>,
+    ) -> Result<Maintained> {
+        match self.table(name).and_then(|table| maintain(&table)) {
             // Dropped meanwhile.
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Maintained::default()),
             done => done,
@@ -227,7 +231,7 @@ impl Engine {
                 break;
             }
             // Damage in one table must not keep the others from being rewritten.
-            let _ = self.maintain_named(&name);
+            let _ = self.maintain_named(&name, Table::put_in_order);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The definition of a table: its columns and how its rows are laid out; what the kernel keeps as opaque bytes.
 //!
 //! Invariants: a [`TableDefinition`] that exists is sound, whether it was created or decoded: its columns are, its layout has
-//! arranged them, and the summarised ones exist. The bytes are described in `docs/format/definition.md`.
+//! arranged them, the summarised ones exist, and a retention has a column of times that orders the rows. The bytes are described in `docs/format/definition.md`.
 
 mod alter;
 pub(crate) mod columns;
@@ -14,6 +14,7 @@ pub use columns::{Column, Columns};
 use crate::error::{limit, schema};
 use crate::layout::{Arrangement, Layout};
 use crate::layouts::Layouts;
+use crate::retention::Retention;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Field, Schema, SchemaRef};
@@ -60,6 +61,7 @@ pub struct TableDefinition {
     columns: Columns,
     arrangement: Arc<dyn Arrangement>,
     summaries: Summaries,
+    retention: Option<Retention>,
     /// The schema that users see; one for the life of the definition, so that batches can be compared by pointer.
     schema: SchemaRef,
     /// The ids of the columns that keys are computed from.
@@ -77,6 +79,7 @@ impl TableDefinition {
         columns: Columns,
         arrangement: Arc<dyn Arrangement>,
         summaries: Summaries,
+        retention: Option<Retention>,
     ) -> Result<Self> {
         let all = columns.as_slice();
         if let Summaries::Columns(ids) = &summaries
@@ -106,6 +109,7 @@ impl TableDefinition {
             columns,
             arrangement,
             summaries,
+            retention,
         })
     }
 
@@ -140,6 +144,8 @@ impl TableDefinition {
             }
         };
         options.extend(summaries.map(|summaries| ("summaries", summaries)));
+        let retention = self.retention.map(Retention::to_text);
+        options.extend(retention.map(|retention| ("retention", retention)));
         options
     }
 
@@ -152,6 +158,11 @@ impl TableDefinition {
     /// Where it is in the schema.
     pub fn order_position(&self) -> Option<usize> {
         self.arrangement.order()
+    }
+
+    /// For how long rows stay, if not until they are deleted.
+    pub fn retention(&self) -> Option<Retention> {
+        self.retention
     }
 
     /// The ids of the columns that keys are computed from; none where rows are ordered by arrival alone.

@@ -86,21 +86,35 @@ impl Table {
         durability: Option<Durability>,
         pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
     ) -> Result<u64> {
-        self.engine().closed().check()?;
-        let durability = durability.unwrap_or(self.engine().options().durability);
-        let kernel = self.engine().kernel();
-        let mut plan = || Change::of_picked(self, pick);
         if let Some(drafts) = self.drafts() {
-            return change_draft(self, drafts, &mut plan);
+            self.engine().closed().check()?;
+            return change_draft(self, drafts, &mut || Change::of_picked(self, pick));
         }
-        let rows = change_by(self, &mut plan, &mut |commit| {
-            kernel.commit(commit, durability).map(|_| ())
-        })?;
+        let durability = durability.unwrap_or(self.engine().options().durability);
+        let rows = self.commit_change(durability, pick)?;
         if rows == 0 && durability == Durability::Disk {
             // That they were deleted already is to survive a power cut as well.
-            kernel.flush()?;
+            self.engine().kernel().flush()?;
         }
         Ok(rows)
+    }
+
+    /// As [`Self::delete_range`], on disk; where nothing is left to delete, nothing is written or synced.
+    pub(crate) fn delete_on_disk(&self, keys: KeyRange) -> Result<u64> {
+        self.commit_change(Durability::Disk, &mut |_| Ok(RowsToDelete::Keys(keys)))
+    }
+
+    fn commit_change(
+        &self,
+        durability: Durability,
+        pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
+    ) -> Result<u64> {
+        self.engine().closed().check()?;
+        let kernel = self.engine().kernel();
+        let mut plan = || Change::of_picked(self, pick);
+        change_by(self, &mut plan, &mut |commit| {
+            kernel.commit(commit, durability).map(|_| ())
+        })
     }
 }
 

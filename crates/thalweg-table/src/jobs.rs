@@ -10,16 +10,21 @@
 //!   counts as one with the most urgent kind.
 //! - A table is planned for when it has changed, when its rows have settled ([`SETTLES_AFTER`]) and when they have lain for long
 //!   ([`LIES_LONG_AFTER`]), and then no more until it changes. Planning counts as work.
+//! - Expired rows are deleted once the clock says so, and before anything else ([`expiries`]): nothing that is about to leave is put in
+//!   order.
 //! - What fails is tried again later and later; other tables do not wait for it.
 //!
 //! Rejected: a thread for each kind, which would share one budget by a lock; jobs at the end of the appends that make them
 //! due, which would take the time of whoever appends.
 
 pub(crate) mod board;
+mod expiries;
 pub(crate) mod pace;
 
 use crate::engine::Engine;
+use crate::expired_rows::{Expiry, delete_expired};
 use crate::jobs::board::{Board, JobKind, JobReport, JobState, JobThread, MaintenanceMode};
+use crate::jobs::expiries::Expiries;
 use crate::jobs::pace::{Budget, Pace, Unlimited};
 use crate::maintain::due::Due;
 use crate::maintain::{Work, put_in_order};
@@ -111,6 +116,11 @@ impl Engine {
         drop(newest);
         let mut done = Maintained::default();
         for table in &tables {
+            match delete_expired(table, Expiry::AfterSlack, &Unlimited) {
+                Ok(ran) => done.steps += ran.steps,
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            }
             loop {
                 match put_in_order(table, &Work::of_job(due, &Unlimited), &|| true) {
                     Ok(ran) if ran.steps == 0 => break,
@@ -183,6 +193,7 @@ struct Runner<'a> {
     /// The newest commit when the database was opened.
     opened_at: CommitNo,
     known: HashMap<TableId, Known>,
+    expiries: Expiries,
     /// The newest commits at some times, oldest first.
     commits: VecDeque<(u64, CommitNo)>,
 }
@@ -225,6 +236,7 @@ impl<'a> Runner<'a> {
             opened_at,
             budget: Budget::new(clock, engine.options().job_limits),
             known: HashMap::new(),
+            expiries: Expiries::default(),
             commits: VecDeque::new(),
         }
     }
@@ -265,6 +277,12 @@ impl<'a> Runner<'a> {
         self.budget.begins();
         let mut has_worked = false;
         while self.board.goes_on() && self.clock.monotonic_ns() - began < nanos(LOOKS_AGAIN_AFTER) {
+            if let Some(table) = self.next_to_expire() {
+                let ran = self.expire(table);
+                has_worked |= matches!(ran, Ran::Step);
+                self.note_expired(table, ran);
+                continue;
+            }
             let Some(table) = self.most_urgent(&due) else {
                 return match has_worked {
                     true => Looked::Worked,
@@ -303,11 +321,26 @@ impl<'a> Runner<'a> {
             }
             Ran::Interrupted => known.not_before_ns = now + nanos(MIN_PAUSE),
             Ran::Failed(_) => {
-                let time = FIRST_RETRY * (1 << known.failures.min(16));
+                known.not_before_ns = now + retry_ns(known.failures);
                 known.failures = known.failures.saturating_add(1);
-                known.not_before_ns = now + nanos(time.min(MAX_RETRY));
             }
             Ran::Gone => _ = self.known.remove(&table),
+        }
+    }
+
+    /// The table to delete expired rows of next.
+    fn next_to_expire(&self) -> Option<TableId> {
+        let (now_ns, now_unix_ns) = (self.clock.monotonic_ns(), self.clock.wall_ns());
+        self.expiries.next_due(now_ns, now_unix_ns)
+    }
+
+    fn note_expired(&mut self, table: TableId, ran: Ran) {
+        let now = self.clock.monotonic_ns();
+        match ran {
+            Ran::Step | Ran::Nothing => self.expiries.note_done(table, now),
+            Ran::Interrupted => self.expiries.put_off(table, now + nanos(MIN_PAUSE)),
+            Ran::Failed(_) => self.expiries.note_failure(table, now, retry_ns),
+            Ran::Gone => self.expiries.remove(table),
         }
     }
 
@@ -374,11 +407,41 @@ impl<'a> Runner<'a> {
                 failures: 0,
             };
             self.known.insert(table.id, known);
+            let definition = self.engine.definition_of(&table).ok();
+            if let Some(retention) = definition.and_then(|definition| definition.retention()) {
+                // A clock that is set soon after the start of the machine has time for that.
+                let not_before_ns = match table.created <= self.opened_at {
+                    true => self.clock.monotonic_ns() + nanos(SETTLES_AFTER),
+                    false => 0,
+                };
+                self.expiries.add(table.id, retention, not_before_ns);
+            }
         }
+        self.expiries.note_changes(newest);
+    }
+
+    /// Deletes the expired rows of a table.
+    fn expire(&self, id: TableId) -> Ran {
+        let expire =
+            |table: &Table, job: &RunningJob<'_>| delete_expired(table, Expiry::AfterSlack, job);
+        self.run_job(id, &[JobKind::ExpiredRows], &expire).0
     }
 
     /// Does a step for a table. Returns how it ended, and of what kind it was.
     fn step(&self, id: TableId, due: Due) -> (Ran, Option<JobKind>) {
+        let step = |table: &Table, job: &RunningJob<'_>| {
+            put_in_order(table, &Work::of_job(due, job), &|| job.goes_on())
+        };
+        self.run_job(id, &JobKind::REWRITES, &step)
+    }
+
+    /// Runs a job of one of some kinds for a table. Returns how it ended, and of what kind it was.
+    fn run_job(
+        &self,
+        id: TableId,
+        kinds: &[JobKind],
+        run: &dyn Fn(&Table, &RunningJob<'_>) -> Result<Maintained>,
+    ) -> (Ran, Option<JobKind>) {
         let newest = self.engine.newest();
         let Some(snapshot) = newest.ok().and_then(|newest| newest.table(id)) else {
             return (Ran::Gone, None);
@@ -391,14 +454,14 @@ impl<'a> Runner<'a> {
             runner: self,
             table: id,
             name,
+            kinds,
             kind: Cell::new(None),
             was_stopped: Cell::new(false),
             began_ns: self.clock.monotonic_ns(),
         };
         let ended = table.and_then(|table| {
-            let work = Work::of_job(due, &job);
-            let step = || put_in_order(&table, &work, &|| job.goes_on());
-            catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+            let run = || run(&table, &job);
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
                 let what = Panicked::from_payload(&*panic);
                 Err(Error::new(ErrorKind::Unavailable, what.to_string()))
             })
@@ -435,6 +498,8 @@ struct RunningJob<'a> {
     runner: &'a Runner<'a>,
     table: TableId,
     name: Arc<str>,
+    /// What it may turn out to be, the most urgent first.
+    kinds: &'a [JobKind],
     /// Why the step is taken, once that is known.
     kind: Cell<Option<JobKind>>,
     /// It was told not to go on.
@@ -460,8 +525,11 @@ impl RunningJob<'_> {
 
     fn report_end(&self, ran: &Ran) {
         if matches!(ran, Ran::Failed(_)) && self.kind.get().is_none() {
-            // Planning has failed, which looks for late rows first.
-            self.begins(JobKind::LateRows);
+            // Planning has failed, which looks for the most urgent kind first.
+            self.kinds
+                .iter()
+                .take(1)
+                .for_each(|kind| self.begins(*kind));
         }
         let (state, error) = match ran {
             Ran::Step | Ran::Nothing | Ran::Gone => (JobState::Done, None),
@@ -475,7 +543,7 @@ impl RunningJob<'_> {
             report.took += took;
         });
         if matches!(ran, Ran::Nothing) {
-            self.runner.board.nothing_left(self.table);
+            self.runner.board.nothing_left(self.table, self.kinds);
         }
     }
 }
@@ -522,6 +590,12 @@ impl Pace for RunningJob<'_> {
         }
         runner.budget.rested();
     }
+}
+
+/// How long a job waits that has failed, by the failures before.
+fn retry_ns(failures: u32) -> u64 {
+    let time = FIRST_RETRY * (1 << failures.min(16));
+    nanos(time.min(MAX_RETRY))
 }
 
 fn nanos(time: Duration) -> u64 {

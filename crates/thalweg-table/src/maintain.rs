@@ -50,6 +50,7 @@ use self::sizes::Sizes;
 use self::step::{Planned, Scope, Step};
 use self::stop::{check, interrupted};
 use crate::engine::Maintenance;
+use crate::expired_rows::{Expiry, delete_expired};
 use crate::jobs::board::JobKind;
 use crate::jobs::pace::{Pace, Unlimited};
 use crate::table::{Maintained, Table};
@@ -60,7 +61,8 @@ const MAX_CONFLICTS: u32 = 16;
 
 impl Table {
     /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
-    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile.
+    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile. Of a table with a
+    /// `retention`, rows that are older are deleted first.
     ///
     /// ```
     /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
@@ -96,8 +98,53 @@ impl Table {
     pub fn maintain_while(&self, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
         self.engine().closed().check()?;
         self.check_outside("maintain")?;
-        maintain(self, go_on)
+        check_writer(self)?;
+        let expired = match expire(self, go_on) {
+            // Too many blocks reach out of the range, because rows came late: they are put in order first.
+            Err(error) if error.kind() == ErrorKind::Limit => None,
+            done => Some(done?),
+        };
+        let done = maintain(self, go_on)?;
+        let expired = expired.map_or_else(|| expire(self, go_on), Ok)?;
+        Ok(Maintained {
+            steps: expired.steps + done.steps,
+            rows: done.rows,
+        })
     }
+
+    /// As [`Self::maintain`], without deleting anything.
+    pub(crate) fn put_in_order(&self) -> Result<Maintained> {
+        self.engine().closed().check()?;
+        maintain(self, &|| true)
+    }
+}
+
+/// # Errors
+/// `Unavailable` for a database that was opened read-only.
+fn check_writer(table: &Table) -> Result<()> {
+    if table.engine().kernel().is_writer() {
+        return Ok(());
+    }
+    let message =
+        "a database that was opened read-only is maintained by the process that writes to it";
+    Err(Error::new(ErrorKind::Unavailable, message))
+}
+
+/// Deletes the expired rows of a table.
+fn expire(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
+    if table.definition().retention().is_none() {
+        return Ok(Maintained::default());
+    }
+    check(go_on).map_err(|e| table.name_error(e))?;
+    let expired = delete_expired(table, Expiry::All, &Unlimited)?;
+    let engine = table.engine();
+    let goes_on = || go_on() && engine.closed().check().is_ok();
+    if expired.steps > 0
+        && let Some(mut maintenance) = engine.maintenance().wait(&goes_on)
+    {
+        maintenance.has_garbage = true;
+    }
+    Ok(expired)
 }
 
 /// Puts what was committed before this call in order. Files that are of no use any more are removed in the background, once that
@@ -146,11 +193,7 @@ pub(crate) fn put_in_order(
     go_on: &dyn Fn() -> bool,
 ) -> Result<Maintained> {
     let engine = table.engine();
-    if !engine.kernel().is_writer() {
-        let message =
-            "a database that was opened read-only is maintained by the process that writes to it";
-        return Err(Error::new(ErrorKind::Unavailable, message));
-    }
+    check_writer(table)?;
     let Some(mut maintenance) = engine.maintenance().wait(go_on) else {
         return Err(table.name_error(interrupted()));
     };
@@ -253,6 +296,7 @@ pub(crate) fn put_in_order(
     }
     Ok(done)
 }
+
 /// The pace of somebody whom others wait for.
 struct WithoutRest<'a>(&'a dyn Pace);
 

@@ -11,7 +11,7 @@ use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The options of all layouts.
-const COMMON: [&str; 2] = ["layout", "summaries"];
+const COMMON: [&str; 3] = ["layout", "summaries", "retention"];
 /// Options of layouts and indexes that this version does not offer: asking for one is no typing mistake.
 const LATER: [&str; 11] = [
     "index",
@@ -52,6 +52,8 @@ pub struct CreateOptions {
     pub layout_options: Vec<(String, String)>,
     /// Which columns blocks are summarised by.
     pub summaries: SummaryOption,
+    /// For how long rows stay, as users write it: "90 days". `None`: until they are deleted.
+    pub retention: Option<String>,
     /// The values of columns, by name, in rows that are stored without them: null for the others.
     pub defaults: Vec<(String, Constant)>,
 }
@@ -89,6 +91,7 @@ impl CreateOptions {
         match name.as_str() {
             "layout" => self.layout = Some(value),
             "summaries" => self.summaries = SummaryOption::parse(&value),
+            "retention" => self.retention = Some(value),
             _ => {
                 self.layout_options.retain(|(given, _)| *given != name);
                 self.layout_options.push((name, value));

@@ -394,21 +394,7 @@ impl TableView {
     /// ```
     #[must_use]
     pub fn key_range(&self) -> Option<KeyRange> {
-        let blocks = self
-            .snapshot
-            .tree
-            .total()
-            .map(|total| (total.key_min, total.key_max));
-        let open = self
-            .snapshot
-            .open_rows()
-            .map(|open| (open.part.key_min, open.part.key_max));
-        let widest = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
-        blocks
-            .into_iter()
-            .chain(open)
-            .reduce(widest)
-            .map(|(first, last)| KeyRange { first, last })
+        key_range_of(&self.snapshot)
     }
 
     /// The table for errors.
@@ -419,4 +405,13 @@ impl TableView {
             definition: Arc::clone(&self.definition),
         }
     }
+}
+
+/// The keys of all rows of a table, of deleted ones as well, known without reading any.
+pub(crate) fn key_range_of(table: &TableSnapshot) -> Option<KeyRange> {
+    let blocks = { table.tree.total() }.map(|total| (total.key_min, total.key_max));
+    let open = { table.open_rows() }.map(|open| (open.part.key_min, open.part.key_max));
+    let widest = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
+    let keys = blocks.into_iter().chain(open).reduce(widest);
+    keys.map(|(first, last)| KeyRange { first, last })
 }

@@ -498,7 +498,7 @@ fn out_of_domain(data_type: &DataType, value: i128) -> Error {
     )
 }
 
-/// Lengths of time that a split is written in, longest first.
+/// Lengths of time that others are written in, longest first.
 const LENGTHS: [(&str, i64); 5] = [
     ("day", DAY_NS),
     ("hour", DAY_NS / 24),
@@ -583,13 +583,7 @@ impl Split {
         if self.origin != 0 && length_ns % week_ns == 0 {
             return counted(length_ns / week_ns, "week");
         }
-        let fits = LENGTHS
-            .iter()
-            .find(|(_, unit_ns)| length_ns % i128::from(*unit_ns) == 0);
-        fits.map_or_else(
-            || self.every.to_string(),
-            |(name, unit_ns)| counted(length_ns / i128::from(*unit_ns), name),
-        )
+        length_to_text(length_ns)
     }
 
     /// Keys from one cut to the next.
@@ -631,6 +625,14 @@ impl Split {
             Some(start)
         })
     }
+}
+
+/// A length of time in the largest unit that it is a whole number of: [`parse_length`] reads it back.
+pub(crate) fn length_to_text(length_ns: i128) -> String {
+    let mut lengths = LENGTHS.iter().copied();
+    let fits = lengths.find(|(_, unit_ns)| length_ns % i128::from(*unit_ns) == 0);
+    let (name, unit_ns) = fits.unwrap_or(("nanosecond", 1));
+    counted(length_ns / i128::from(unit_ns), name)
 }
 
 fn counted(count: i128, noun: &str) -> String {

@@ -174,7 +174,8 @@ impl TableDefinition {
             }
             other => other.clone(),
         };
-        Self::new(columns, arrangement, summaries).map(Some)
+        // The column of its times is one that keys are computed from, and stays as it is.
+        Self::new(columns, arrangement, summaries, self.retention).map(Some)
     }
 
     /// Refuses a change of a column that keys are computed from.

@@ -5,10 +5,11 @@
 
 use super::TableDefinition;
 use super::columns::{Column, Columns};
-use crate::error::{limit, schema};
+use crate::error::{invalid, limit, schema};
 use crate::layout::LayoutOptions;
 use crate::layouts::Layouts;
 use crate::options::CreateOptions;
+use crate::retention::Retention;
 use crate::schema::{MAX_COLUMNS, shown_type, stored_type};
 use arrow_array::timezone::Tz;
 use arrow_schema::{DataType, Field, Schema};
@@ -41,7 +42,13 @@ impl TableDefinition {
         let given = LayoutOptions::new(&options.layout_options);
         let arrangement = layout.arrange(&given, &mut columns)?;
         let summaries = options.summaries.resolve(&columns)?;
-        Self::new(columns, arrangement, summaries)
+        let retention = options.retention.as_deref().map(|text| {
+            let time = arrangement.order().ok_or_else(|| {
+                invalid("retention needs a time column, by which rows are older than others")
+            })?;
+            Retention::parse(text, &columns.as_slice()[time].data_type)
+        });
+        Self::new(columns, arrangement, summaries, retention.transpose()?)
     }
 }
 

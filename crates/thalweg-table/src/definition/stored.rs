@@ -8,6 +8,7 @@ use super::{Summaries, TableDefinition};
 use crate::constant::Constant;
 use crate::json::{self, damaged, newer};
 use crate::layouts::Layouts;
+use crate::retention::Retention;
 use crate::schema::{parse_type, type_name};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,7 +35,7 @@ struct Stored {
     unique: Option<Value>,
     indexes: Vec<Value>,
     filters: Vec<Value>,
-    retention: Option<Value>,
+    retention: Option<StoredRetention>,
     next_column_id: u32,
     columns: Vec<StoredColumn>,
 }
@@ -43,6 +44,15 @@ struct Stored {
 #[derive(Deserialize)]
 struct StoredKind {
     kind: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredRetention {
+    /// The column of times.
+    column: u32,
+    /// The period in its unit.
+    age: i64,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +75,7 @@ pub(super) fn write(definition: &TableDefinition) -> Vec<u8> {
         reason = "that it is JSON is what the trait asks of layouts"
     )]
     let layout = RawValue::from_string(definition.arrangement.stored()).expect("it is JSON");
+    let retention = definition.retention.zip(definition.order_column());
     let stored = Stored {
         version: VERSION,
         layout,
@@ -72,7 +83,10 @@ pub(super) fn write(definition: &TableDefinition) -> Vec<u8> {
         unique: None,
         indexes: Vec::new(),
         filters: Vec::new(),
-        retention: None,
+        retention: retention.map(|(retention, column)| StoredRetention {
+            column: column.id,
+            age: retention.age(),
+        }),
         next_column_id: definition.columns.next_id(),
         columns: definition.columns().iter().map(StoredColumn::of).collect(),
     };
@@ -99,7 +113,6 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
         ("unique columns", stored.unique.is_some()),
         ("indexes", !stored.indexes.is_empty()),
         ("filters", !stored.filters.is_empty()),
-        ("retention", stored.retention.is_some()),
     ];
     if let Some((what, _)) = unoffered.into_iter().find(|(_, is_there)| *is_there) {
         return Err(newer(what));
@@ -108,7 +121,12 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
     let columns = columns.collect::<Result<_>>()?;
     let columns = Columns::new(columns, stored.next_column_id).map_err(damaged)?;
     let arrangement = known.read(layout, &columns).map_err(as_damage)?;
-    TableDefinition::new(columns, arrangement, stored.summaries).map_err(damaged)
+    let retention = stored.retention.map(|retention| {
+        let time = arrangement.order().map(|place| &columns.as_slice()[place]);
+        retention.into_retention(time, &columns)
+    });
+    let (summaries, retention) = (stored.summaries, retention.transpose()?);
+    TableDefinition::new(columns, arrangement, summaries, retention).map_err(damaged)
 }
 
 /// Makes errors of a layout ones of damage, but for those of a newer version.
@@ -116,6 +134,18 @@ fn as_damage(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Unsupported | ErrorKind::Corruption => error,
         _ => damaged(error),
+    }
+}
+
+impl StoredRetention {
+    /// The retention of a table whose rows are in order of `time`.
+    fn into_retention(self, time: Option<&Column>, columns: &Columns) -> Result<Retention> {
+        if columns.position(self.column).is_none() || self.age <= 0 {
+            return Err(damaged("a retention without its column, or of no time"));
+        }
+        let time = time.filter(|time| time.id == self.column);
+        let retention = time.and_then(|time| Retention::new(self.age, &time.data_type).ok());
+        retention.ok_or_else(|| newer("retention by a column without a unit of time"))
     }
 }
 

@@ -20,7 +20,8 @@ use thalweg_kernel::TableId;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaintenanceMode {
-    /// A thread of the database puts late rows in order, joins short blocks, and gives the room of deleted rows back.
+    /// A thread of the database deletes expired rows, puts late rows in order, joins short blocks, and gives the room of deleted rows
+    /// back.
     #[default]
     Auto,
     /// Only calls of [`crate::Table::maintain`] do.
@@ -82,6 +83,8 @@ impl Default for JobLimits {
 /// The reason for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobKind {
+    /// Deletes rows that are older than the retention of their table.
+    ExpiredRows,
     /// Merges blocks that overlap, because rows came late.
     LateRows,
     /// Writes blocks without the rows that were deleted from them.
@@ -91,13 +94,22 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// All, the most urgent one first: late rows cost each scan of their range, deleted ones memory and room, short blocks least.
-    pub const BY_PRIORITY: [Self; 3] = [Self::LateRows, Self::DeletedRows, Self::ShortBlocks];
+    /// All, the most urgent one first: expired rows need not be put in order any more; late rows cost each scan of their range, deleted
+    /// ones memory and room, short blocks least.
+    pub const BY_PRIORITY: [Self; 4] = [
+        Self::ExpiredRows,
+        Self::LateRows,
+        Self::DeletedRows,
+        Self::ShortBlocks,
+    ];
+    /// Those that write blocks anew, in the same order.
+    pub(super) const REWRITES: [Self; 3] = [Self::LateRows, Self::DeletedRows, Self::ShortBlocks];
 
     /// Its name in `thalweg_jobs`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::ExpiredRows => "expired rows",
             Self::LateRows => "late rows",
             Self::DeletedRows => "deleted rows",
             Self::ShortBlocks => "short blocks",
@@ -142,7 +154,7 @@ pub struct JobReport {
     pub state: JobState,
     /// Commits that it took.
     pub steps: u64,
-    /// Rows that were written anew.
+    /// Rows that were written anew; of expired rows those that were deleted.
     pub rows: u64,
     /// Bytes of the blocks that were written.
     pub bytes: u64,
@@ -234,11 +246,11 @@ impl Board {
         change(report);
     }
 
-    /// Notes that a table needs nothing: what was interrupted or has failed was done by somebody else.
-    pub(super) fn nothing_left(&self, table: TableId) {
+    /// Notes that a table needs nothing of some kinds: what was interrupted or has failed was done by somebody else.
+    pub(super) fn nothing_left(&self, table: TableId, kinds: &[JobKind]) {
         let mut state = self.state.lock();
-        for kind in JobKind::BY_PRIORITY {
-            if let Some(report) = state.reports.get_mut(&(table, kind)) {
+        for kind in kinds {
+            if let Some(report) = state.reports.get_mut(&(table, *kind)) {
                 (report.state, report.error) = (JobState::Done, None);
             }
         }

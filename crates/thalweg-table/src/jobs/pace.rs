@@ -20,7 +20,7 @@ pub(crate) trait Pace {
     fn begins(&self, kind: JobKind);
     /// Is called with the bytes of each block that is written.
     fn wrote(&self, bytes: u64);
-    /// A step that has written so many rows anew was committed.
+    /// A step that has written so many rows anew, or deleted so many that have expired, was committed.
     fn stepped(&self, rows: u64);
     /// Rests if that is due. It ends early for a call that waits for the turn of maintenance; nothing else that others wait for is
     /// held meanwhile.

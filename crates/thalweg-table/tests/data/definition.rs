@@ -81,6 +81,23 @@ fn the_stored_form_is_fixed() {
 }
 
 #[test]
+fn a_retention_is_stored_in_the_unit_of_the_time() {
+    let options = CreateOptions::stream("ts").with("retention", "12 weeks");
+    let definition =
+        TableDefinition::create(&Layouts::default(), &sensor_schema(), &options).unwrap();
+    let stored = String::from_utf8(definition.encode()).unwrap();
+    let expected = r#""retention":{"column":1,"age":7257600000}"#;
+    assert!(stored.contains(expected), "{stored}");
+    let again = TableDefinition::decode(&Layouts::default(), stored.as_bytes()).unwrap();
+    assert_eq!(again, definition);
+    let shown = again.options();
+    assert_eq!(shown.last(), Some(&("retention", "84 days".to_owned())));
+    let options = CreateOptions::from_pairs(shown).unwrap();
+    let same = TableDefinition::create(&Layouts::default(), &sensor_schema(), &options).unwrap();
+    assert_eq!(same, definition);
+}
+
+#[test]
 fn a_stored_form_that_nobody_wrote_is_refused() {
     let good = String::from_utf8(sensor_definition().encode()).unwrap();
     let kind = |text: &str| {
@@ -111,6 +128,10 @@ fn a_stored_form_that_nobody_wrote_is_refused() {
         ),
         (r#""block_rows":4096}"#, r#""block_rows":"many"}"#),
         (r#""indexes":[],"#, ""),
+        (r#""retention":null"#, r#""retention":{"column":1,"age":0}"#),
+        (r#""retention":null"#, r#""retention":{"column":9,"age":7}"#),
+        (r#""retention":null"#, r#""retention":{"column":1}"#),
+        (r#""retention":null"#, r#""retention":7"#),
         (r#","codec":"auto""#, ""),
         (r#""default":null"#, r#""default":"soon""#),
         (r#""fill":null"#, r#""fill":"1.5""#),
@@ -165,7 +186,12 @@ fn what_a_newer_version_has_written_is_unsupported() {
             r#""indexes":[{"order":2,"kind":"values","columns":[3]}]"#,
         ),
         (r#""filters":[]"#, r#""filters":[3]"#),
-        (r#""retention":null"#, r#""retention":{"column":1,"age":7}"#),
+        (
+            r#""retention":null"#,
+            r#""retention":{"column":1,"age":7,"by":"rows"}"#,
+        ),
+        // By another column, or one without a unit.
+        (r#""retention":null"#, r#""retention":{"column":2,"age":7}"#),
         (r#""codec":"auto""#, r#""codec":"dense""#),
         (r#""codec":"auto""#, r#""codec":{"kind":1,"stage":0}"#),
     ];
@@ -319,7 +345,7 @@ fn options_come_as_text() {
         "colour",
         "red",
         ErrorKind::Invalid,
-        "layout, time, split, block_rows, summaries",
+        "layout, time, split, block_rows, summaries, retention",
     );
     refuse("layout", "lake", ErrorKind::Invalid, "\"stream\" alone");
     refuse("index", "user", ErrorKind::Unsupported, "index");
