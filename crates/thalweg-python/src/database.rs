@@ -16,7 +16,7 @@ use crate::transaction::PyTransaction;
 use crate::value::params;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDelta, PyDict, PyString, PyTuple};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -239,6 +239,7 @@ impl PyDatabase {
     /// split: regular cuts of time, as "1 day".
     /// block_rows: rows of a full block; 4,096 by default.
     /// summaries: "auto", "all", "none", or the columns that blocks are summarised by.
+    /// retention: rows older than this are deleted, by the clock of the machine: "90 days", or a timedelta.
     ///
     /// >>> import thalweg
     /// >>> db = thalweg.connect(":memory:")
@@ -534,6 +535,7 @@ fn with_options(
         }
         let value = match value.extract::<Vec<String>>() {
             Ok(items) => items.join(", "),
+            Err(_) if value.is_instance_of::<PyDelta>() => split(Some(&value))?.unwrap_or_default(),
             Err(_) => value.str()?.to_string(),
         };
         create = create.with(&name, value);

@@ -409,3 +409,27 @@ def test_a_dataset_makes_a_table(db, tmp_path):
     dataset = pyarrow.dataset.dataset(tmp_path / "f.parquet")
     assert len(db.create_table("all", dataset)) == 2
     assert len(db.create_table("some", dataset.scanner(filter=pyarrow.dataset.field("v") > 2))) == 1
+
+
+def test_rows_expire(tmp_path):
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    times = [now - timedelta(minutes=n) for n in range(0, 240, 10)]
+    with thalweg.connect(tmp_path / "db", maintenance="manual") as db:
+        table = db.create_table("t", {"ts": "timestamp", "n": "int64"}, time="ts", retention=timedelta(hours=1))
+        table.append({"ts": times, "n": range(24)})
+        assert len(table) == 24
+        table.maintain()
+        assert len(table) == 6
+        for wrong in ("1 month", "soon", "0 days", 5):
+            with pytest.raises(thalweg.Error, match="retention"):
+                db.create_table("u", {"ts": "timestamp"}, time="ts", retention=wrong)
+        with pytest.raises(thalweg.Error, match="retention"):
+            db.create_table("u", {"ts": "int64"}, time="ts", retention="1 day")
+    # By itself where maintenance is not left to programs.
+    with thalweg.connect(tmp_path / "other") as db:
+        table = db.create_table("t", {"ts": "timestamp", "n": "int64"}, time="ts", retention="1 hour")
+        table.append({"ts": times, "n": range(24)})
+        until = time.monotonic() + 60
+        while len(table) > 6 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert len(table) == 6

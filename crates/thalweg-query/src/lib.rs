@@ -17,6 +17,7 @@ mod constant_params;
 pub mod csv;
 mod ddl;
 mod deadline;
+mod defaults;
 mod dependencies;
 mod dialect;
 mod edits;

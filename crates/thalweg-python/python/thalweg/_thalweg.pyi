@@ -114,6 +114,7 @@ class Database:
         split: regular cuts of time, as "1 day".
         block_rows: rows of a full block; 4,096 by default.
         summaries: "auto", "all", "none", or the columns that blocks are summarised by.
+        retention: rows older than this are deleted, by the clock of the machine: "90 days", or a timedelta.
 
         >>> import thalweg
         >>> db = thalweg.connect(":memory:")

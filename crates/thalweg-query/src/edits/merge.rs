@@ -4,8 +4,8 @@
 //! its rows alone, and keep their types: values of two clauses never become one type.
 
 use super::{
-    Action, EditQuery, Editing, alias_of, assignments, column_of, exact, numbered, place_of,
-    placed, selecting, target,
+    Action, EditQuery, Editing, alias_of, assignments, column_of, numbered, place_of, placed,
+    selecting, stored, target,
 };
 use crate::error::{query, unsupported};
 use crate::parse::{table_name, written};
@@ -450,7 +450,7 @@ fn inserted(
     }
     let values = columns.into_iter().zip(row);
     Ok({ values }
-        .map(|(at, value)| (at, exact(value, &definition.columns()[at].data_type)))
+        .map(|(at, value)| (at, stored(value, &definition.columns()[at])))
         .collect())
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod delete;
 mod merge;
 mod update;
 
+use crate::defaults::default_of;
 use crate::error::{query, unsupported};
 use crate::parse::written;
 use crate::placed_table::{PLACE_COLUMN, PLACED};
@@ -17,7 +18,7 @@ use datafusion_sql::sqlparser::ast::{
     Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Value, With,
 };
 pub(crate) use merge::Merging;
-use thalweg_table::{Result, TableDefinition};
+use thalweg_table::{Column, Result, TableDefinition};
 pub(crate) use update::Updating;
 
 /// The query for the rows that an UPDATE or a MERGE changes.
@@ -146,7 +147,7 @@ fn assignments(
             let name = &definition.columns()[position].name;
             return Err(query(format!("the column \"{name}\" is assigned twice")));
         }
-        let value = exact(value, &definition.columns()[position].data_type);
+        let value = stored(value, &definition.columns()[position]);
         of_columns.push((position, value));
         Ok(())
     };
@@ -170,6 +171,11 @@ fn assignments(
         }
     }
     Ok(of_columns)
+}
+
+/// A value as it goes to a column.
+fn stored(value: &Expr, column: &Column) -> Expr {
+    default_of(value, column).unwrap_or_else(|| exact(value, &column.data_type))
 }
 
 /// A number that goes to a decimal as its text: the planner would make a float of it.

@@ -1,6 +1,7 @@
 //! INSERT: where its rows go, and the values of its expressions.
 
 use super::{Call, Session, next_while, statement_of};
+use crate::defaults::with_defaults;
 use crate::dialect::plain_values;
 use crate::error::{from_datafusion, query};
 use crate::params::BoundParams;
@@ -133,6 +134,11 @@ impl Target {
         let Some(values) = plain_values(source) else {
             return Ok(None);
         };
+        let of_columns: Vec<_> = { columns.iter() }
+            .map(|position| &definition.columns()[*position])
+            .collect();
+        let filled = with_defaults(values, &of_columns);
+        let values = filled.as_ref().unwrap_or(values);
         let rows = insert::rows_of_values(values, params, &types, computed)?;
         let rows = insert::assigned(table, columns, rows.into_iter().map(Ok), false);
         rows.collect::<Result<Vec<_>>>().map(Some)
