@@ -130,7 +130,8 @@ impl TableDraft {
         };
         self.tail.insert(tail).push(OpenRows {
             commit: self.commit,
-            begins_section: true,
+            // Blocks may have come before the first one.
+            begins_section: self.parts == 0,
             number: 0,
             part,
         });

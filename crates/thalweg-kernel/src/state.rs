@@ -98,6 +98,7 @@ impl Snapshot {
         TableSnapshot {
             table: Arc::clone(table),
             commit: self.commit,
+            is_draft: false,
             pin: self.pinned.pin.clone(),
         }
     }
@@ -108,6 +109,8 @@ impl Snapshot {
 pub struct TableSnapshot {
     table: Arc<TableState>,
     commit: CommitNo,
+    /// It has changes of a transaction: numbers of commits that others may get as well.
+    is_draft: bool,
     /// Keeps the snapshot's files.
     pin: Option<Arc<dyn Pin>>,
 }
@@ -126,6 +129,7 @@ impl TableSnapshot {
         Self {
             table: Arc::clone(table),
             commit,
+            is_draft: true,
             pin: self.pin.clone(),
         }
     }
@@ -133,6 +137,11 @@ impl TableSnapshot {
     /// The last commit of the snapshot.
     pub fn commit(&self) -> CommitNo {
         self.commit
+    }
+
+    /// Whether it has changes of a transaction that is not committed. Masks of it are of no use elsewhere.
+    pub fn is_draft(&self) -> bool {
+        self.is_draft
     }
 
     /// The rows that are in no block yet, in commit order.

@@ -11,7 +11,7 @@ use crate::closed::Closed;
 use crate::conform::conform_after;
 use crate::definition::TableDefinition;
 use crate::deleted_rows::{DeletedRows, push_open_rows};
-use crate::drafts::{DraftChange, Drafts};
+use crate::drafts::{DraftChange, Drafts, abandon, roots_of};
 use crate::engine::{AppendLimits, Engine};
 use crate::error::invalid;
 use crate::order::{Cutter, sorted_batch};
@@ -304,45 +304,59 @@ fn append_to_draft(
         return Ok(0);
     }
     let change = DraftChange::new(MaskEdit::nothing(table.id()), added);
-    loop {
-        // Rows that are added mean the same whatever other statements have done meanwhile.
-        match add_to_draft(table, drafts, drafts.changes()?, change.clone()) {
-            Err(error) if error.kind() == ErrorKind::Conflict => {}
-            done => {
-                return done
-                    .map(|()| rows)
-                    .inspect_err(|_| abandon(table, &change.roots));
-            }
-        }
-    }
+    let roots = change.roots.clone();
+    let added =
+        stage_before(table, drafts, &change).and_then(|()| add_to_draft(table, drafts, 0, change));
+    added
+        .map(|()| rows)
+        .inspect_err(|_| abandon(table.engine(), &roots))
 }
 
-/// Makes the change of a statement in the draft of its transaction, which had so many changes when the statement was planned.
+/// Makes the change of a statement in the draft of its transaction. `seen`: as often had raw rows gone to files before it was planned.
 pub(crate) fn add_to_draft(
     table: &Table,
     drafts: &Drafts,
     seen: u64,
     change: DraftChange,
 ) -> Result<()> {
-    let engine = table.engine();
-    let store = engine.kernel().store();
-    drafts.change((table.id(), seen), change, &**store)?;
-    let limits = engine.options().append_limits;
-    let max_bytes = DRAFT_RAW_TOGETHER * limits.raw_bytes;
-    let Some((view, seen)) = drafts.many_raw_rows(table.id(), max_bytes)? else {
-        return Ok(());
-    };
-    let (base, staged) = (drafts.base().commit(), limits.staged());
-    // What the statement has changed is done: rows that cannot be staged stay raw.
-    let Ok(commit) = commit_of_new_rows(table, (&view, base), staged) else {
-        return Ok(());
-    };
-    let roots = roots_of(&commit.edits);
-    let replaced = drafts.replace_raw_rows((table.id(), seen), roots.clone(), &**store);
-    if !matches!(replaced, Ok(true)) {
-        abandon(table, &roots);
+    let store = table.engine().kernel().store();
+    drafts.change((table.id(), seen), change, &**store)
+}
+
+/// Puts the raw rows of a draft into files before rows of a statement that are in files already: so they stay in the order in which
+/// they came. Else only if they are many.
+pub(crate) fn stage_before(table: &Table, drafts: &Drafts, change: &DraftChange) -> Result<()> {
+    match change.roots.is_empty() {
+        true => stage_many(table, drafts),
+        false => stage(table, drafts, 1).map(|_| ()),
     }
-    Ok(())
+}
+
+/// Puts the raw rows of a draft into files if they are many.
+pub(crate) fn stage_many(table: &Table, drafts: &Drafts) -> Result<()> {
+    let limits = table.engine().options().append_limits;
+    stage(table, drafts, DRAFT_RAW_TOGETHER * limits.raw_bytes).map(|_| ())
+}
+
+/// Puts the raw rows of a draft into files if they have so many bytes; true if there were some.
+pub(crate) fn stage(table: &Table, drafts: &Drafts, min_bytes: usize) -> Result<bool> {
+    let engine = table.engine();
+    let limits = engine.options().append_limits;
+    let mut has_some = false;
+    while let Some((view, seen)) = drafts.raw_rows(table.id(), min_bytes)? {
+        has_some = true;
+        let base = drafts.base().commit();
+        let commit = commit_of_new_rows(table, (&view, base), limits.staged())?;
+        let roots = roots_of(&commit.edits);
+        let store = engine.kernel().store();
+        let replaced = drafts.replace_raw_rows((table.id(), seen), roots.clone(), &**store);
+        if matches!(replaced, Ok(true)) {
+            break;
+        }
+        abandon(table.engine(), &roots);
+        replaced?;
+    }
+    Ok(has_some)
 }
 
 /// The raw rows of commits after one, without those that are hidden, as a commit that stores them.
@@ -368,23 +382,6 @@ pub(crate) fn commit_of_new_rows(
     }
     let (commit, _) = intake.finish().map_err(named)?;
     Ok(commit)
-}
-
-/// The roots of the fragments that edits add.
-pub(crate) fn roots_of(edits: &[Edit]) -> Vec<Entry> {
-    let added = edits.iter().filter_map(|edit| match edit {
-        Edit::AddFragments { roots, .. } => Some(roots),
-        _ => None,
-    });
-    added.flatten().cloned().collect()
-}
-
-/// Lets go of fragments that no commit has made part of a table.
-pub(crate) fn abandon(table: &Table, roots: &[Entry]) {
-    if !roots.is_empty() {
-        // They go with the next opening otherwise.
-        let _ = table.engine().kernel().abandon_fragments(roots);
-    }
 }
 
 /// The commit that stores all batches, and how many rows it has.

@@ -7,9 +7,9 @@
 //!   of it are hidden as a whole, and of blocks that stick out themselves the keys are read.
 //! - What is hidden already is not hidden again: the rows that a call reports are those that it has deleted.
 
-use crate::append::{NewRows, abandon, add_to_draft};
+use crate::append::{NewRows, add_to_draft, stage_before, stage_many};
 use crate::deleted_rows::Block;
-use crate::drafts::{DraftChange, Drafts};
+use crate::drafts::{DraftChange, Drafts, abandon};
 use crate::placed_rows::{PickedRows, PlacedRows};
 use crate::range::KeyRange;
 use crate::reader::Reader;
@@ -187,7 +187,8 @@ fn change_draft(
 ) -> Result<u64> {
     let mut conflicts = 0;
     loop {
-        let seen = drafts.changes()?;
+        stage_many(table, drafts)?;
+        let seen = drafts.stagings(table.id())?;
         let Change {
             deletion,
             added,
@@ -199,10 +200,14 @@ fn change_draft(
         }
         let rows = deletion.rows;
         let change = DraftChange::new(deletion.masks, added);
-        match add_to_draft(table, drafts, seen, change.clone()) {
+        let roots = change.roots.clone();
+        // Raw rows go to files first, and may be among those that the statement changes: then it is planned again.
+        let staged = stage_before(table, drafts, &change);
+        let changed = staged.and_then(|()| add_to_draft(table, drafts, seen, change));
+        match changed {
             Ok(()) => return Ok(rows),
             Err(error) => {
-                abandon(table, &change.roots);
+                abandon(table.engine(), &roots);
                 if error.kind() != ErrorKind::Conflict || conflicts == MAX_CONFLICTS {
                     return Err(table.name_error(error));
                 }
@@ -280,6 +285,11 @@ impl Deletion {
             RowsToDelete::Picked(placed, picked) => (placed, picked),
         };
         let view = placed.view().clone();
+        // Its masks name commits that others may have got by now.
+        if view.snapshot().is_draft() && !table.is_in_transaction() {
+            let message = "the rows were picked within a transaction";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         let (masks, rows) = placed.masks_of(picked)?;
         let removed = ReplaceEdit::of_orders(view.snapshot().id);
         Ok((

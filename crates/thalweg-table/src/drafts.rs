@@ -1,32 +1,41 @@
 //! The changes of an open transaction: its snapshot, and the draft of each table that it has changed.
 //!
 //! Invariants
-//! - A statement is planned from the drafts as one statement of the transaction has left them; where another one has changed them
-//!   meanwhile, what was planned is refused and planned again. So no lock is held while a query runs.
+//! - A statement is planned without a lock from the drafts as they are. What it hides is refused, and planned again, where another
+//!   statement of the transaction has hidden it meanwhile or has moved it to a fragment.
 //! - Once the transaction has ended, by a commit, a rollback or its age, its drafts are gone and every call fails.
 //! - Hidden rows are kept twice: in the drafts, where statements read, and by themselves for the commit.
 
-use crate::error::query;
+use crate::engine::Engine;
+use crate::error::{limit, query};
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use thalweg_env::sync::{Mutex, MutexGuard};
 use thalweg_kernel::index::{Entry, ItemName, PageLoader};
 use thalweg_kernel::masks::{ItemMask, MaskEdit, PartMask};
 use thalweg_kernel::{
-    Commit, CommitNo, Edit, Error, ErrorKind, Result, RowsPart, Snapshot, TableDraft, TableId,
-    TableSnapshot,
+    Commit, CommitNo, Edit, Error, ErrorKind, FRAME_LIMIT_BYTES, Result, RowsPart, Snapshot,
+    TableDraft, TableId, TableSnapshot,
 };
+
+/// Most bytes of the masks of a transaction: they and what adds its rows are one frame.
+const MAX_MASK_BYTES: u64 = FRAME_LIMIT_BYTES - (1 << 20);
+
+const TOO_OLD: &str = "the transaction was rolled back: it was open for longer than max_snapshot_age, for which old files are kept; \
+                       run it again";
 
 /// The changes of one transaction.
 pub(crate) struct Drafts {
+    engine: Engine,
     base: Snapshot,
+    began_ns: u64,
     state: Mutex<State>,
 }
 
 struct State {
     tables: BTreeMap<TableId, Draft>,
-    /// Changes so far, of all tables.
-    changes: u64,
+    /// About what the hidden rows take in a frame.
+    mask_bytes: u64,
     /// Why there is no transaction any more.
     ended: Option<&'static str>,
 }
@@ -37,11 +46,15 @@ pub(crate) struct Draft {
     /// Hidden rows that other commits have brought, and those of own fragments.
     items: BTreeMap<ItemName, ItemMask>,
     parts: BTreeMap<(CommitNo, u32), PartMask>,
-    /// Staged fragments of new rows, in the order in which the draft has numbered their blocks.
+    /// Staged fragments of new rows, in the order in which the draft has numbered their blocks. Raw rows came after all of them.
     pub(crate) roots: Vec<Entry>,
     /// The names of these in its views.
     pub(crate) names: Vec<ItemName>,
     raw_bytes: usize,
+    /// Changes so far.
+    changes: u64,
+    /// How often raw rows went to fragments: masks that were made before name rows that are elsewhere.
+    stagings: u64,
 }
 
 /// The changes of a statement to one table.
@@ -56,29 +69,28 @@ impl DraftChange {
     /// Hidden rows, and those that a commit would add: raw, or in staged fragments.
     pub(crate) fn new(masks: MaskEdit, added: Commit) -> Self {
         assert!(added.groups.is_empty(), "blocks that are in no fragment");
-        let roots = added.edits.into_iter().filter_map(|edit| match edit {
-            Edit::AddFragments { roots, .. } => Some(roots),
-            _ => None,
-        });
         Self {
             masks,
             rows: added.rows.into_iter().next(),
-            roots: roots.flatten().collect(),
+            roots: roots_of(&added.edits),
         }
     }
 }
 
 impl Drafts {
-    pub(crate) fn new(base: Snapshot) -> Self {
+    /// The changes of a transaction that begins with the newest snapshot.
+    pub(crate) fn new(engine: &Engine) -> Result<Self> {
         let state = State {
             tables: BTreeMap::new(),
-            changes: 0,
+            mask_bytes: 0,
             ended: None,
         };
-        Self {
-            base,
+        Ok(Self {
+            base: engine.newest()?,
+            began_ns: engine.env().clock().monotonic_ns(),
+            engine: engine.clone(),
             state: Mutex::new(state),
-        }
+        })
     }
 
     /// The snapshot that the transaction began with.
@@ -87,11 +99,35 @@ impl Drafts {
     }
 
     fn open(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let now_ns = self.engine.env().clock().monotonic_ns();
+        let age_ns = u128::from(now_ns.saturating_sub(self.began_ns));
+        if age_ns > self.engine.options().max_snapshot_age.as_nanos() {
+            self.give_up(&mut state, TOO_OLD);
+        }
         match state.ended {
             None => Ok(state),
             Some(why) => Err(query(why)),
         }
+    }
+
+    fn give_up(&self, state: &mut State, why: &'static str) {
+        state.ended.get_or_insert(why);
+        for draft in std::mem::take(&mut state.tables).into_values() {
+            abandon(&self.engine, &draft.roots);
+        }
+    }
+
+    /// Ends the transaction and gives its changes up; `why` is what later calls are told. Of one that has ended nothing is left.
+    pub(crate) fn roll_back(&self, why: &'static str) {
+        self.give_up(&mut self.state.lock(), why);
+    }
+
+    /// Ends the transaction and hands over its changes; `why` is what later calls are told.
+    pub(crate) fn end(&self, why: &'static str) -> Result<BTreeMap<TableId, Draft>> {
+        let mut state = self.open()?;
+        state.ended = Some(why);
+        Ok(std::mem::take(&mut state.tables))
     }
 
     /// A table as the transaction sees it, if it is there.
@@ -108,15 +144,18 @@ impl Drafts {
         Ok(views.map(|(id, draft)| (*id, draft.table.view())).collect())
     }
 
-    /// The number of changes that a statement sees which begins now.
-    pub(crate) fn changes(&self) -> Result<u64> {
-        Ok(self.open()?.changes)
+    /// How often raw rows of a table went to fragments before a statement that begins now.
+    pub(crate) fn stagings(&self, table: TableId) -> Result<u64> {
+        let state = self.open()?;
+        let draft = state.tables.get(&table);
+        Ok(draft.map_or(0, |draft| draft.stagings))
     }
 
-    /// Makes the change of a statement that has seen so many changes.
+    /// Makes the change of a statement. `seen`: as often had raw rows gone to fragments before it was planned.
     ///
     /// # Errors
-    /// `Conflict` where another statement was faster. Nothing has changed then.
+    /// `Conflict` where another statement of the transaction was faster; `Limit` where too many rows are hidden for one commit. Nothing
+    /// has changed then.
     pub(crate) fn change(
         &self,
         (table, seen): (TableId, u64),
@@ -124,9 +163,12 @@ impl Drafts {
         pages: &dyn PageLoader,
     ) -> Result<()> {
         let mut state = self.open()?;
-        if state.changes != seen {
-            let message = "another statement of the transaction changed rows meanwhile";
-            return Err(Error::new(ErrorKind::Conflict, message));
+        let mask_bytes = state.mask_bytes + change.masks.len_bytes() as u64;
+        if mask_bytes > MAX_MASK_BYTES {
+            return Err(limit(format!(
+                "the rows that the transaction deletes or changes take {mask_bytes} bytes to be named, and one commit has room for \
+                 {MAX_MASK_BYTES}: do it in several transactions"
+            )));
         }
         let draft = match state.tables.entry(table) {
             btree_map::Entry::Occupied(draft) => draft.into_mut(),
@@ -136,21 +178,25 @@ impl Drafts {
                 place.insert(Draft::new(base))
             }
         };
+        if draft.stagings != seen && !change.masks.is_nothing() {
+            let message = "another statement of the transaction has moved rows meanwhile";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
         draft.change(change, pages)?;
-        state.changes += 1;
+        state.mask_bytes = mask_bytes;
         Ok(())
     }
 
-    /// The view of a table whose raw new rows have so many bytes that they are to be put into fragments, and the number of changes in it.
-    pub(crate) fn many_raw_rows(
+    /// The view of a table whose raw new rows have so many bytes, at least one row, and the number of changes in it.
+    pub(crate) fn raw_rows(
         &self,
         table: TableId,
-        max_bytes: usize,
+        min_bytes: usize,
     ) -> Result<Option<(TableSnapshot, u64)>> {
         let state = self.open()?;
         let draft = state.tables.get(&table);
-        let draft = draft.filter(|draft| draft.raw_bytes >= max_bytes);
-        Ok(draft.map(|draft| (draft.table.view(), state.changes)))
+        let draft = draft.filter(|draft| draft.raw_bytes >= min_bytes.max(1));
+        Ok(draft.map(|draft| (draft.table.view(), draft.changes)))
     }
 
     /// Puts fragments in the place of the raw new rows of a table, of which the caller has seen so many changes. False: others came in
@@ -162,10 +208,8 @@ impl Drafts {
         pages: &dyn PageLoader,
     ) -> Result<bool> {
         let mut state = self.open()?;
-        if state.changes != seen {
-            return Ok(false);
-        }
-        let Some(draft) = state.tables.get_mut(&table) else {
+        let draft = state.tables.get_mut(&table);
+        let Some(draft) = draft.filter(|draft| draft.changes == seen) else {
             return Ok(false);
         };
         let no_masks = MaskEdit::nothing(table);
@@ -174,15 +218,9 @@ impl Drafts {
         draft.names.extend(names);
         draft.roots.extend(roots);
         draft.raw_bytes = 0;
-        state.changes += 1;
+        draft.changes += 1;
+        draft.stagings += 1;
         Ok(true)
-    }
-
-    /// Ends the transaction and hands over its changes; `why` is what later calls are told.
-    pub(crate) fn end(&self, why: &'static str) -> Result<BTreeMap<TableId, Draft>> {
-        let mut state = self.open()?;
-        state.ended = Some(why);
-        Ok(std::mem::take(&mut state.tables))
     }
 }
 
@@ -195,6 +233,8 @@ impl Draft {
             roots: Vec::new(),
             names: Vec::new(),
             raw_bytes: 0,
+            changes: 0,
+            stagings: 0,
         }
     }
 
@@ -203,6 +243,7 @@ impl Draft {
         let raw_bytes = rows.as_ref().map_or(0, |rows| rows.payload.len());
         let names = self.table.change(&masks, rows, &roots, pages)?;
         self.names.extend(names);
+        self.changes += 1;
         self.raw_bytes += raw_bytes;
         self.roots.extend(roots);
         for mask in masks.items {
@@ -252,3 +293,20 @@ impl Draft {
 
 /// A snapshot of all tables with the changes of a transaction.
 pub(crate) type ChangedTables = Arc<BTreeMap<TableId, TableSnapshot>>;
+
+/// The roots of the fragments that edits add.
+pub(crate) fn roots_of(edits: &[Edit]) -> Vec<Entry> {
+    let added = edits.iter().filter_map(|edit| match edit {
+        Edit::AddFragments { roots, .. } => Some(roots),
+        _ => None,
+    });
+    added.flatten().cloned().collect()
+}
+
+/// Lets go of fragments that no commit has made part of a table.
+pub(crate) fn abandon(engine: &Engine, roots: &[Entry]) {
+    if !roots.is_empty() {
+        // They go with the next opening otherwise.
+        let _ = engine.kernel().abandon_fragments(roots);
+    }
+}

@@ -70,11 +70,10 @@ impl Retention {
     pub(crate) fn parse(text: &str, data_type: &DataType) -> Result<Self> {
         // Whether the type has a unit comes first: no period is right for one that has not.
         let Self { step_ns, .. } = Self::new(1, data_type)?;
-        let period = parse_length(text)
-            .map_err(|error| match misread(text) {
-                Some(reason) => not_a_period(text, reason),
-                None => invalid(format!("retention: {}", error.message())),
-            })?;
+        let period = parse_length(text).map_err(|error| match misread(text) {
+            Some(reason) => not_a_period(text, reason),
+            None => invalid(format!("retention: {}", error.message())),
+        })?;
         let period_ns = i128::try_from(period.as_nanos()).unwrap_or(i128::MAX);
         let age = (period_ns % step_ns == 0).then(|| i64::try_from(period_ns / step_ns).ok());
         let age = age.flatten().ok_or_else(|| {

@@ -61,12 +61,16 @@ impl TurnOrNone<'_> {
     /// Waits for the turn before an attempt, if enough attempts were refused (`conflicts`) or others have the turn or wait for it.
     /// Returns false if `go_on`, which is called while waiting, returns false.
     pub(crate) fn wait_if_due(&mut self, conflicts: u32, go_on: &dyn Fn() -> bool) -> bool {
-        let is_due = conflicts >= CONFLICTS_WITHOUT_TURN || self.turns.0.is_taken();
-        if self.held.is_none() && is_due {
+        if self.held.is_none() && self.is_due(conflicts) {
             self.held = self.turns.0.wait(go_on);
             return self.held.is_some();
         }
         true
+    }
+
+    /// Whether the turn is waited for before the next attempt.
+    pub(crate) fn is_due(&self, conflicts: u32) -> bool {
+        conflicts >= CONFLICTS_WITHOUT_TURN || self.turns.0.is_taken()
     }
 
     /// Whether this has the turn: others may be waiting for it.

@@ -13,12 +13,13 @@
 
 mod moved;
 
-use crate::append::{commit_of_new_rows, lists, roots_of};
+use crate::append::{commit_of_new_rows, lists};
 use crate::catalog::DatabaseView;
-use crate::drafts::{Draft, Drafts};
+use crate::drafts::{Draft, Drafts, abandon, roots_of};
 use crate::engine::{AppendLimits, Engine};
 use crate::error::query;
 use crate::table::{Table, TableView};
+use crate::table_turns::{TableTurns, TurnOrNone};
 use moved::found_again;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -35,9 +36,6 @@ const MAX_CONFLICTS: u32 = 64;
 
 const COMMITTED: &str = "the transaction is over: it was committed, or its commit failed";
 const ROLLED_BACK: &str = "the transaction is over: it was rolled back";
-const TOO_OLD: &str = "the transaction was rolled back: it was open for longer than max_snapshot_age, for which old files are kept; \
-                       run it again";
-
 /// Several statements that become one commit, or nothing.
 ///
 /// ```
@@ -63,7 +61,6 @@ const TOO_OLD: &str = "the transaction was rolled back: it was open for longer t
 pub struct Transaction {
     engine: Engine,
     drafts: Arc<Drafts>,
-    began_ns: u64,
 }
 
 impl fmt::Debug for Transaction {
@@ -80,15 +77,14 @@ impl Engine {
     /// # Errors
     /// `Unavailable` for a database that was opened read-only.
     pub fn transaction(&self) -> Result<Transaction> {
-        let base = self.newest()?;
+        self.closed().check()?;
         if !self.kernel().is_writer() {
             let message =
                 "the database was opened read-only: a transaction has nothing to change there";
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
         Ok(Transaction {
-            drafts: Arc::new(Drafts::new(base)),
-            began_ns: self.env().clock().monotonic_ns(),
+            drafts: Arc::new(Drafts::new(self)?),
             engine: self.clone(),
         })
     }
@@ -109,7 +105,6 @@ impl Transaction {
     /// # Errors
     /// `Query` when the transaction is over.
     pub fn snapshot(&self) -> Result<DatabaseView> {
-        self.check_age();
         DatabaseView::of_transaction(&self.engine, &self.drafts)
     }
 
@@ -120,7 +115,6 @@ impl Transaction {
     /// that was dropped. Nothing was stored then, and the transaction is over.
     pub fn commit(&self, durability: Option<Durability>) -> Result<()> {
         self.engine.closed().check()?;
-        self.check_age();
         let mut changes = Changes {
             engine: &self.engine,
             tables: Vec::new(),
@@ -134,24 +128,7 @@ impl Transaction {
 
     /// Gives all changes up. Of a transaction that is over nothing is left to be given up.
     pub fn rollback(&self) {
-        self.end(ROLLED_BACK);
-    }
-
-    fn check_age(&self) {
-        let now_ns = self.engine.env().clock().monotonic_ns();
-        let age_ns = now_ns.saturating_sub(self.began_ns);
-        if u128::from(age_ns) > self.engine.options().max_snapshot_age.as_nanos() {
-            self.end(TOO_OLD);
-        }
-    }
-
-    fn end(&self, why: &'static str) {
-        let Ok(drafts) = self.drafts.end(why) else {
-            return;
-        };
-        for draft in drafts.into_values() {
-            abandon(&self.engine, &draft.roots);
-        }
+        self.drafts.roll_back(ROLLED_BACK);
     }
 }
 
@@ -159,16 +136,22 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         // In a child of a fork the fragments are its parent's.
         if self.engine.closed().check().is_ok() {
-            self.end(ROLLED_BACK);
+            self.rollback();
         }
     }
 }
 
-fn abandon(engine: &Engine, roots: &[Entry]) {
-    if !roots.is_empty() {
-        // They go with the next opening otherwise.
-        let _ = engine.kernel().abandon_fragments(roots);
+/// Waits for the turns of all tables, which are in the order of their numbers, if one of them is due: whoever merges the blocks of a table
+/// passes as well. They are taken in this order alone, so that no two transactions wait for each other.
+fn wait_if_due(turns: &mut [TurnOrNone<'_>], conflicts: u32, go_on: &dyn Fn() -> bool) -> bool {
+    let is_due = |turn: &TurnOrNone<'_>| !turn.is_held() && turn.is_due(conflicts);
+    if !turns.iter().any(is_due) {
+        return true;
     }
+    turns.iter_mut().for_each(TurnOrNone::pass_on);
+    turns
+        .iter_mut()
+        .all(|turn| turn.wait_if_due(u32::MAX, go_on))
 }
 
 /// The changes of a transaction that is being committed. The fragments of one that fails go with it.
@@ -190,8 +173,16 @@ struct Changed {
 impl Changes<'_> {
     fn store(&mut self, durability: Durability) -> Result<()> {
         let (mut conflicts, mut has_made_room) = (0, false);
+        let closed = self.engine.closed();
+        let turns: Vec<Arc<TableTurns>> = { self.tables.iter() }
+            .map(|changed| self.engine.turns_of(changed.table.id()))
+            .collect::<Result<_>>()?;
+        let mut turns: Vec<TurnOrNone<'_>> = turns.iter().map(|turns| turns.none()).collect();
         self.tables.iter_mut().try_for_each(Changed::stage)?;
         loop {
+            if !wait_if_due(&mut turns, conflicts, &|| closed.check().is_ok()) {
+                closed.check()?;
+            }
             let commit = self.commit()?;
             if commit.is_empty() {
                 return Ok(());
@@ -211,6 +202,7 @@ impl Changes<'_> {
                     if !has_made_room && self.engine.kernel().mask_bytes()? > MANY_MASKS_BYTES =>
                 {
                     has_made_room = true;
+                    turns.iter_mut().for_each(TurnOrNone::pass_on);
                     self.engine.rewrite_deleted_rows()?;
                 }
                 ErrorKind::Conflict => {

@@ -80,7 +80,8 @@ fn check_not_hidden(masks: &MaskEdit, newest: &TableView) -> Result<()> {
     };
     let of_items = masks.items.iter().any(|mask| {
         let known = hidden.of_item(&mask.name);
-        known.is_some_and(|known| known.clone().add(&mask.masks).is_none())
+        // A mask of whole blocks hides what is left of them: other rows are left where somebody else has deleted some.
+        known.is_some_and(|known| known.clone().add(&mask.masks) != Some(mask.newly))
     });
     let of_parts = masks.parts.iter().any(|mask| {
         let known = hidden.of_part(mask.commit, mask.part);
