@@ -54,12 +54,16 @@ pub(crate) fn run(call: &SqlCall) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Closes a database, and says so where a transaction was left open.
+/// Closes a database; fails where a transaction was left open, of which nothing is stored.
 pub(crate) fn close(db: &Database) -> Result<(), Failure> {
-    if db.is_in_transaction() {
-        report!("the transaction was not committed: nothing of it is stored");
+    let is_open = db.is_in_transaction();
+    db.close()?;
+    match is_open {
+        true => Err(Failure::Other(
+            "the transaction was not committed: nothing of it is stored".to_owned(),
+        )),
+        false => Ok(()),
     }
-    Ok(db.close()?)
 }
 
 /// The statements that were given, in one of three ways.

@@ -84,6 +84,8 @@ pub use options::QueryOptions;
 pub use params::Params;
 pub use result::{CancelHandle, Fetched, QueryResult};
 pub use scan::TableScan;
+#[doc(hidden)]
+pub use session::not_in_transaction;
 pub use session::{Prepared, Session};
 pub use settings::SessionSettings;
 pub use several::{PlacedStatement, several_statements};

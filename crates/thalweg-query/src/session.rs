@@ -48,6 +48,8 @@ use thalweg_env::Owner;
 use thalweg_env::sync::Mutex;
 use thalweg_table::{DatabaseView, Engine, Error, ErrorKind, Result, Table, Transaction};
 use tokio::sync::{Semaphore, oneshot};
+use transactions::Scope;
+pub use transactions::not_in_transaction;
 
 /// How long a statement that reads a query waits for its rows between two calls of `go_on`.
 const LOOK: Duration = Duration::from_millis(50);
@@ -129,6 +131,7 @@ impl Prepared {
             extra: &[],
             go_on,
             deadline: self.session.deadline(),
+            scope: self.session.scope(),
         };
         let rows = with_room(|| self.session.execute(&self.statement, params, &call))?;
         Ok(rows.of_at_most(self.session.settings.max_result_rows))
@@ -228,6 +231,7 @@ impl Session {
             extra,
             go_on,
             deadline: self.deadline(),
+            scope: self.scope(),
         };
         let rows = with_room(|| self.sql_here(text, params, &call))?;
         Ok(rows.of_at_most(self.settings.max_result_rows))
@@ -250,7 +254,7 @@ impl Session {
         if *params != Params::None || !call.extra.is_empty() {
             return None;
         }
-        let (filled, view) = self.shared.plans.lifted(&|| self.snapshot(), text)?;
+        let (filled, view) = self.shared.plans.lifted(&|| call.scope.snapshot(), text)?;
         self.start(&filled.plan, view, call.deadline.clone()).ok()
     }
 
@@ -306,7 +310,7 @@ impl Session {
     ) -> Result<Begun> {
         let go_on = || is_there.load(Ordering::Relaxed);
         let begun = with_room(|| {
-            let call = Call::of_async(&go_on, deadline.clone())?;
+            let call = Call::of_async(&go_on, deadline.clone(), self.scope())?;
             self.begin_here(text, params, &call)
         })?;
         let begun = match begun {
@@ -314,7 +318,7 @@ impl Session {
             // Each of these keeps a thread, and operators need some as well.
             None => {
                 let _turn = self.shared.waiting.acquire().await;
-                let call = Call::of_async(&go_on, deadline)?;
+                let call = Call::of_async(&go_on, deadline, self.scope())?;
                 let statement = self.shared.plans.statement(text)?;
                 let execute = || with_room(|| self.execute(&statement, params, &call));
                 let rows = call_program(execute)?;
@@ -343,7 +347,7 @@ impl Session {
             }
             Request::Insert(insert) if !self.settings.read_only => {
                 let bound = statement.parsed.placeholders.bind(params)?;
-                let target = self.target(insert)?;
+                let target = call.target(insert)?;
                 let mut has_queries = false;
                 let rows = target.values(insert, &bound, |_| {
                     has_queries = true;
@@ -494,7 +498,7 @@ impl Session {
         if request.writes() {
             self.check_writes()?;
         }
-        self.check_fits_transaction(request)?;
+        call.scope.check_fits(request)?;
         match request {
             Request::Transaction(step) => {
                 self.step(*step)?;
@@ -533,10 +537,10 @@ impl Session {
             Request::AlterTable(alter) => self.alter(statement, alter, &params, call),
             Request::Summarize(query) => self.summarize(statement, query, &params, call),
             Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
-            Request::ShowTables => ddl::show_tables(&self.snapshot()?),
+            Request::ShowTables => ddl::show_tables(&call.scope.snapshot()?),
             Request::Describe(name) => match call.extra.iter().find(|(given, _)| given == name) {
                 Some((_, rows)) => ddl::describe_rows(rows.schema()),
-                None => ddl::describe(&self.snapshot()?, name),
+                None => ddl::describe(&call.scope.snapshot()?, name),
             },
             Request::DescribeQuery(query) => {
                 let rows = self.query(statement, query, &params, call)?;
@@ -552,7 +556,7 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let view = self.snapshot()?;
+        let view = call.scope.snapshot()?;
         self.query_on(view, statement, query, params, call)
     }
 
@@ -576,7 +580,7 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let view = self.snapshot()?;
+        let view = call.scope.snapshot()?;
         let all = self.query_on(view.clone(), statement, source, params, call)?;
         let columns = Arc::clone(all.schema());
         let mut groups = Vec::new();
@@ -704,11 +708,17 @@ struct Call<'a> {
     /// Whether the caller still wants it.
     go_on: &'a dyn Fn() -> bool,
     deadline: Option<Deadline>,
+    /// What it belongs to, whatever other threads do to the transaction of the session meanwhile.
+    scope: Scope<'a>,
 }
 
 impl<'a> Call<'a> {
     /// A call of an async program, if that still wants it and there is time left.
-    fn of_async(go_on: &'a dyn Fn() -> bool, deadline: Option<Deadline>) -> Result<Self> {
+    fn of_async(
+        go_on: &'a dyn Fn() -> bool,
+        deadline: Option<Deadline>,
+        scope: Scope<'a>,
+    ) -> Result<Self> {
         if !go_on() {
             return Err(cancelled());
         }
@@ -717,6 +727,7 @@ impl<'a> Call<'a> {
             extra: &[],
             go_on,
             deadline,
+            scope,
         })
     }
 }

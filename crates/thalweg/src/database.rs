@@ -244,6 +244,7 @@ impl Database {
         schema: &Schema,
         options: &CreateOptions,
     ) -> Result<Table> {
+        self.check_outside("CREATE TABLE")?;
         self.engine.create_table(name, schema, options)
     }
 
@@ -272,6 +273,7 @@ impl Database {
         schema: &Schema,
         options: &CreateOptions,
     ) -> Result<NewTable> {
+        self.check_outside("CREATE TABLE")?;
         self.engine.begin_table(name, schema, options)
     }
 
@@ -328,6 +330,7 @@ impl Database {
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.check_outside("DROP TABLE")?;
         self.engine.drop_table(name)
     }
 
@@ -519,6 +522,16 @@ impl Database {
     pub fn repair(path: impl AsRef<Path>, on_bytes: &mut dyn FnMut(u64)) -> Result<RepairReport> {
         let options = thalweg_kernel::Options::default();
         repair(&Env::os(), path.as_ref(), &options, on_bytes)
+    }
+
+    /// Refuses what the transaction of this connection cannot hold.
+    fn check_outside(&self, what: &str) -> Result<()> {
+        #[cfg(feature = "sql")]
+        if self.is_in_transaction() {
+            return Err(thalweg_query::not_in_transaction(what));
+        }
+        let _ = what;
+        Ok(())
     }
 
     /// Begins a transaction: what is done to the tables that it opens is stored by one commit, over one snapshot. With statements of SQL

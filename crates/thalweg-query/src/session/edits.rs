@@ -33,12 +33,12 @@ impl Session {
         call: &Call<'_>,
     ) -> Result<QueryResult> {
         let queries = deleting.queries()?;
-        let count = self.with_table(&deleting.table, &mut |table, is_renamed| {
+        let count = with_table(call, &deleting.table, &mut |table, is_renamed| {
             let mut pick = || {
                 let Some((rows, places)) = &queries else {
                     return Ok(RowsToDelete::Keys(KeyRange::ALL));
                 };
-                let view = self.snapshot()?;
+                let view = call.scope.snapshot()?;
                 check_is_of(table, &view.table(&deleting.table)?, is_renamed)?;
                 self.picked(statement, (rows, places), (view, params), call)
             };
@@ -52,23 +52,6 @@ impl Session {
         }
     }
 
-    /// Changes the table of a name by `change`, and anew where another table has got the name before the change was planned: what is
-    /// planned for one table must not be done to another.
-    fn with_table(
-        &self,
-        name: &str,
-        change: &mut dyn FnMut(&Table, &Cell<bool>) -> Result<u64>,
-    ) -> Result<u64> {
-        for _ in 1..MAX_RENAMES {
-            let is_renamed = Cell::new(false);
-            let done = change(&self.table(name)?, &is_renamed);
-            if !is_renamed.get() {
-                return done;
-            }
-        }
-        change(&self.table(name)?, &Cell::new(false))
-    }
-
     /// Runs an UPDATE or a MERGE. Its count is that of the rows that were deleted, changed or added.
     pub(super) fn edit(
         &self,
@@ -78,9 +61,9 @@ impl Session {
         call: &Call<'_>,
     ) -> Result<QueryResult> {
         let mut count = 0;
-        self.with_table(editing.table(), &mut |table, is_renamed| {
+        with_table(call, editing.table(), &mut |table, is_renamed| {
             table.edit_rows(self.settings.durability, &mut |stored| {
-                let view = self.snapshot()?;
+                let view = call.scope.snapshot()?;
                 let rows = view.table(editing.table())?;
                 check_is_of(table, &rows, is_renamed)?;
                 // The statement means the columns of its snapshot: of others that come meanwhile the commit is refused.
@@ -129,7 +112,7 @@ impl Session {
         }
         let plans = &self.shared.plans;
         let (statement, params) = plans.without_numbers(text)?;
-        let view = self.snapshot().ok()?;
+        let view = call.scope.snapshot().ok()?;
         let done = match &statement.parsed.request {
             Request::Delete(delete, with) => {
                 let deleting = Deleting::of(delete, with.as_ref()).ok()?;
@@ -192,6 +175,23 @@ impl Session {
         }
         Ok(of_places(&placed, picked))
     }
+}
+
+/// Changes the table of a name by `change`, and anew where another table has got the name before the change was planned: what is
+/// planned for one table must not be done to another.
+fn with_table(
+    call: &Call<'_>,
+    name: &str,
+    change: &mut dyn FnMut(&Table, &Cell<bool>) -> Result<u64>,
+) -> Result<u64> {
+    for _ in 1..MAX_RENAMES {
+        let is_renamed = Cell::new(false);
+        let done = change(&call.scope.table(name)?, &is_renamed);
+        if !is_renamed.get() {
+            return done;
+        }
+    }
+    change(&call.scope.table(name)?, &Cell::new(false))
 }
 
 /// Refuses to plan for a table that is not the one whose rows are to change.

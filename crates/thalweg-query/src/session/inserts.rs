@@ -16,13 +16,16 @@ use datafusion_sql::sqlparser::ast::{Expr, Insert};
 use thalweg_table::{Result, Table};
 use tokio::sync::oneshot;
 
-impl Session {
+impl Call<'_> {
+    /// Where an INSERT puts its rows.
     pub(super) fn target(&self, insert: &Insert) -> Result<Target> {
-        let table = self.table(&insert::target(insert)?)?;
+        let table = self.scope.table(&insert::target(insert)?)?;
         let columns = insert::columns(insert, &table.definition())?;
         Ok(Target { table, columns })
     }
+}
 
+impl Session {
     pub(super) fn insert(
         &self,
         statement: &Statement,
@@ -30,7 +33,7 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<QueryResult> {
-        let target = self.target(insert)?;
+        let target = call.target(insert)?;
         let Target { table, columns } = &target;
         let computed = |cells: Vec<&Expr>| self.computed(statement, &cells, params, call);
         if let Some(rows) = target.values(insert, params, computed)? {
@@ -61,7 +64,7 @@ impl Session {
         params: &BoundParams,
         call: &Call<'_>,
     ) -> Result<Vec<ScalarValue>> {
-        let view = self.snapshot()?;
+        let view = call.scope.snapshot()?;
         let now = Utc::now();
         let mut values = vec![ScalarValue::Null; cells.len()];
         for computing in insert::queries_of(cells)? {

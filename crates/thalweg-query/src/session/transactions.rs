@@ -5,7 +5,7 @@ use crate::error::{query, unsupported};
 use crate::parse::Request;
 use crate::transactions::Step;
 use std::sync::Arc;
-use thalweg_table::{DatabaseView, Result, Table, Transaction};
+use thalweg_table::{DatabaseView, Engine, Error, Result, Table, Transaction};
 
 impl Session {
     /// Begins a transaction, as BEGIN does: from now on all statements of this session see one snapshot and their own changes, which
@@ -55,10 +55,7 @@ impl Session {
     /// # Errors
     /// `NotFound`, listing what there is.
     pub fn table(&self, name: &str) -> Result<Table> {
-        match self.current() {
-            Some(transaction) => transaction.table(name),
-            None => self.shared.engine.table(name),
-        }
+        self.scope().table(name)
     }
 
     /// All tables as statements of this session see them now.
@@ -66,9 +63,14 @@ impl Session {
     /// # Errors
     /// When a reading process cannot see the newest commit; `Query` where the transaction was open for too long.
     pub fn snapshot(&self) -> Result<DatabaseView> {
-        match self.current() {
-            Some(transaction) => transaction.snapshot(),
-            None => self.shared.engine.snapshot(),
+        self.scope().snapshot()
+    }
+
+    /// What a statement that begins now belongs to.
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope {
+            engine: &self.shared.engine,
+            transaction: self.transaction.lock().clone(),
         }
     }
 
@@ -80,28 +82,55 @@ impl Session {
         }
     }
 
-    fn current(&self) -> Option<Arc<Transaction>> {
-        self.transaction.lock().clone()
-    }
-
     fn ended(&self) -> Result<Arc<Transaction>> {
         let transaction = self.transaction.lock().take();
         transaction.ok_or_else(|| query("no transaction is open: BEGIN begins one"))
     }
+}
+
+/// The transaction that a statement is part of, or that it is a commit by itself.
+///
+/// A statement asks for tables and snapshots more than once, and again after a lost race. Were each answer that of the session at this
+/// moment, a BEGIN of another thread in between would give it a table outside and rows inside of a transaction.
+pub(super) struct Scope<'a> {
+    engine: &'a Engine,
+    transaction: Option<Arc<Transaction>>,
+}
+
+impl Scope<'_> {
+    pub(super) fn table(&self, name: &str) -> Result<Table> {
+        match &self.transaction {
+            Some(transaction) => transaction.table(name),
+            None => self.engine.table(name),
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Result<DatabaseView> {
+        match &self.transaction {
+            Some(transaction) => transaction.snapshot(),
+            None => self.engine.snapshot(),
+        }
+    }
 
     /// Refuses what a transaction cannot hold.
-    pub(super) fn check_fits_transaction(&self, request: &Request) -> Result<()> {
+    pub(super) fn check_fits(&self, request: &Request) -> Result<()> {
         let what = match request {
             Request::CreateTable(_) => "CREATE TABLE",
             Request::AlterTable(_) => "ALTER TABLE",
             Request::DropTables { .. } => "DROP TABLE",
             _ => return Ok(()),
         };
-        if !self.is_in_transaction() {
+        if self.transaction.is_none() {
             return Ok(());
         }
-        Err(unsupported(format!(
-            "{what} within a transaction is not offered by this version: run it before BEGIN or after COMMIT"
-        )))
+        Err(not_in_transaction(what))
     }
+}
+
+/// The error for a kind of statement that a transaction cannot hold.
+#[must_use]
+pub fn not_in_transaction(what: &str) -> Error {
+    unsupported(format!(
+        "{what} within a transaction is not offered by this version: run it before BEGIN or after COMMIT"
+    ))
 }
