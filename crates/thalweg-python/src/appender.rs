@@ -1,6 +1,6 @@
 //! Rows put one by one, committed in batches.
 
-use crate::error::{OrRaise, raise};
+use crate::error::{OrRaise, outside, raise};
 use crate::process::ProcessLocal;
 use crate::row::with_row;
 use crate::sharing::Handle;
@@ -27,17 +27,28 @@ use thalweg_env::sync::Mutex;
 pub(crate) struct PyAppender {
     name: String,
     inner: ProcessLocal<Mutex<Option<Appender>>>,
+    /// Its table is no part of a transaction.
+    is_outside: bool,
     /// Dropped after the rows: it may be the last one to hold the database open.
-    _db: Arc<Handle>,
+    db: Arc<Handle>,
 }
 
 impl PyAppender {
-    pub(crate) fn new(name: String, appender: Appender, db: Arc<Handle>) -> Self {
+    pub(crate) fn new(name: String, is_outside: bool, appender: Appender, db: Arc<Handle>) -> Self {
         Self {
-            _db: db,
+            is_outside,
+            db,
             name,
             inner: ProcessLocal::new(Mutex::new(Some(appender))),
         }
+    }
+
+    /// Refuses to store at once what is put beside an open transaction of the connection.
+    fn check_outside(&self) -> PyResult<()> {
+        if self.is_outside && self.db.open().is_ok_and(|db| db.is_in_transaction()) {
+            return Err(outside(&self.name));
+        }
+        Ok(())
     }
 
     fn closed(&self) -> PyErr {
@@ -54,6 +65,7 @@ impl PyAppender {
     #[pyo3(signature = (*row))]
     fn put(&self, py: Python<'_>, row: &Bound<'_, PyTuple>) -> PyResult<()> {
         let inner = self.inner.get()?;
+        self.check_outside()?;
         with_row(row, &self.name, |values| {
             // A row that waits for nothing is put before another thread could have taken over the interpreter.
             if let Some(mut held) = inner.try_lock()
@@ -78,6 +90,7 @@ impl PyAppender {
     /// it is not known whether they were stored, every later call raises it again.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.inner.get()?;
+        self.check_outside()?;
         py.detach(|| inner.lock().as_mut().map(Appender::flush))
             .ok_or_else(|| self.closed())?
             .or_raise()

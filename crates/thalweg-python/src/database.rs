@@ -412,7 +412,7 @@ impl PyDatabase {
     /// >>> t = db.create_table("t", {"n": int, "v": float})
     /// >>> db.executemany("INSERT INTO t VALUES (?, ?)", [(1, 0.5), (2, 1.5)]).fetchone()
     /// (2,)
-    fn executemany(
+    pub(crate) fn executemany(
         &self,
         py: Python<'_>,
         text: &Bound<'_, PyAny>,

@@ -203,3 +203,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .into_iter()
         .try_for_each(|(name, kind)| module.add(name, kind))
 }
+
+/// The error for what would be stored at once beside an open transaction.
+pub(crate) fn outside(table: &str) -> PyErr {
+    let message = format!(
+        "a transaction was begun on this connection after the table \"{table}\" was opened: what was appended here would be stored at \
+         once. Get the table again by db.table(), or end the transaction first"
+    );
+    raise(ErrorKind::Query, message)
+}

@@ -232,7 +232,7 @@ impl Shared {
 /// A connection to an open database, which its tables and results share.
 pub(crate) struct Handle {
     connection: ProcessLocal<Connection>,
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
 }
 
 /// A use of an open database.
@@ -251,6 +251,13 @@ impl Connection {
             shared,
             db,
             is_user,
+        }
+    }
+
+    fn roll_back(&self) {
+        if self.db.is_in_transaction() {
+            // One that was begun too long ago is over already.
+            let _ = self.db.sql("ROLLBACK");
         }
     }
 }
@@ -279,7 +286,7 @@ impl Handle {
         let (shared, made) = initialise_and_open(py, open);
         let handle = Self {
             connection: ProcessLocal::new(Connection::new(shared.or_raise()?, true)),
-            closed: AtomicBool::new(false),
+            closed: Arc::default(),
         };
         // Where it failed, dropping the handle closes the database.
         made.map(|()| Arc::new(handle))
@@ -295,7 +302,7 @@ impl Handle {
         Ok(&connection.db)
     }
 
-    /// Another connection to the same database, which that does not wait for when it is closed.
+    /// Another connection to the same database, which ends with this one.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -304,7 +311,7 @@ impl Handle {
         let shared = Arc::clone(&self.connection.get()?.shared);
         Ok(Self {
             connection: ProcessLocal::new(Connection::new(shared, false)),
-            closed: AtomicBool::new(false),
+            closed: Arc::clone(&self.closed),
         })
     }
 
@@ -315,15 +322,14 @@ impl Handle {
     /// When what is left cannot be written.
     pub(crate) fn close(&self) -> Result<()> {
         match self.connection.get() {
+            // Its transactions end with their handles: the one that it was made from goes on.
+            Ok(connection) if !connection.is_user => {
+                connection.roll_back();
+                Ok(())
+            }
             Ok(connection) if !self.closed.swap(true, Ordering::AcqRel) => {
-                if connection.db.is_in_transaction() {
-                    // One that was begun too long ago is over already.
-                    let _ = connection.db.sql("ROLLBACK");
-                }
-                match connection.is_user {
-                    true => connection.shared.leave(),
-                    false => Ok(()),
-                }
+                connection.roll_back();
+                connection.shared.leave()
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use crate::appender::PyAppender;
 use crate::cells::cell;
-use crate::error::{OrRaise, exception, raise, unsupported};
+use crate::error::{OrRaise, exception, outside, raise, unsupported};
 use crate::finalize::Callback;
 use crate::input::{self, Exported, Input};
 use crate::one_row;
@@ -51,12 +51,7 @@ impl PyTable {
     fn open_to_write(&self) -> PyResult<&Table> {
         let table = self.open()?;
         if !table.is_in_transaction() && self.db.open()?.is_in_transaction() {
-            let message = format!(
-                "a transaction was begun on this connection after the table \"{}\" was opened: what was appended here would be stored at \
-                 once. Get the table again by db.table(), or end the transaction first",
-                self.name
-            );
-            return Err(raise(ErrorKind::Query, message));
+            return Err(outside(&self.name));
         }
         Ok(table)
     }
@@ -215,6 +210,7 @@ impl PyTable {
         let table = self.open_to_write()?;
         Ok(PyAppender::new(
             self.name.clone(),
+            !table.is_in_transaction(),
             table.appender(),
             Arc::clone(&self.db),
         ))

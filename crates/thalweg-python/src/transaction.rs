@@ -35,7 +35,7 @@ impl PyTransaction {
     }
 
     fn check_open(&self) -> PyResult<()> {
-        match self.is_open() {
+        match self.connection.handle().open()?.is_in_transaction() {
             true => Ok(()),
             false => Err(raise(
                 ErrorKind::Query,
@@ -73,6 +73,17 @@ impl PyTransaction {
         params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyQueryResult> {
         self.sql(py, text, params)
+    }
+
+    /// Runs one statement for each of `rows`, as Database.executemany() does, as part of the transaction.
+    fn executemany(
+        &self,
+        py: Python<'_>,
+        text: &Bound<'_, PyAny>,
+        rows: &Bound<'_, PyAny>,
+    ) -> PyResult<PyQueryResult> {
+        self.check_open()?;
+        self.connection.executemany(py, text, rows)
     }
 
     /// Appends rows to the table of that name, as Table.append() does; returns how many.

@@ -256,9 +256,14 @@ def test_one_that_is_open_for_too_long_is_rolled_back(tmp_path):
         time.sleep(0.3)
         with pytest.raises(thalweg.QueryError, match="max_snapshot_age"):
             tx.sql("INSERT INTO t VALUES (2, 2)")
-        with pytest.raises(thalweg.QueryError, match="max_snapshot_age"):
+        with pytest.raises(thalweg.QueryError, match="is over|max_snapshot_age"):
             tx.commit()
         assert rows(db) == []
+        t = db.transaction().table("t")
+        time.sleep(0.3)
+        for call in (lambda: len(t), lambda: t.append({"ts": [1], "v": [1]})):
+            with pytest.raises(thalweg.QueryError, match="is over|max_snapshot_age"):
+                call()
         with db.transaction() as tx:
             tx.sql("INSERT INTO t VALUES (3, 3)")
         assert rows(db) == [(3, 3)]
@@ -274,6 +279,13 @@ def test_closing_the_database_ends_it(tmp_path):
     with pytest.raises(thalweg.Error, match="closed"):
         tx.commit()
     with thalweg.connect(path) as db:
+        assert rows(db) == []
+        # Another connection keeps the database open, and not the transaction.
+        with thalweg.connect(path) as other:
+            tx = other.transaction()
+            tx.sql("INSERT INTO t VALUES (1, 1)")
+        with pytest.raises(thalweg.Error, match="closed|over"):
+            tx.commit()
         assert rows(db) == []
         db.sql("BEGIN; INSERT INTO t VALUES (1, 1)")
     with thalweg.connect(path) as db:
@@ -349,6 +361,155 @@ def test_nobody_loses_a_change(db):
     for thread in threads:
         thread.join()
     assert rows(db) == [(0, 100)]
+
+
+def test_a_statement_beside_a_begin_of_another_thread_is_inside_or_outside(tmp_path):
+    """One thread begins and rolls back all the time, others run statements on the same connection: what another connection has stored
+    stays, and nothing of what was rolled back is found in a table."""
+    path = tmp_path / "db"
+    with thalweg.connect(path) as db, thalweg.connect(path) as other:
+        for name in ("t", "src", "dst"):
+            db.create_table(name, {"id": "int64", "v": "int64"})
+        stored, errors, is_done = [], [], threading.Event()
+
+        def run(work):
+            while not is_done.is_set():
+                try:
+                    work()
+                except thalweg.QueryError:
+                    # The transaction of the connection ended meanwhile.
+                    pass
+                except BaseException as error:
+                    errors.append(error)
+                    return
+
+        def roll_back():
+            db.sql("BEGIN")
+            db.sql("INSERT INTO t VALUES (0, -1), (0, -1)")
+            db.sql("INSERT INTO src VALUES (0, -1)")
+            db.sql("ROLLBACK")
+
+        def store():
+            other.sql("INSERT INTO t VALUES (?, 7)", [len(stored)])
+            stored.append(1)
+
+        works = [
+            roll_back,
+            store,
+            lambda: db.sql("DELETE FROM t WHERE v = -1"),
+            lambda: db.sql("UPDATE t SET v = 8 WHERE v = -1"),
+            lambda: db.sql("INSERT INTO dst SELECT * FROM src"),
+        ]
+        threads = [threading.Thread(target=run, args=(work,)) for work in works]
+        for thread in threads:
+            thread.start()
+        time.sleep(3)
+        is_done.set()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        if db.sql("SELECT count(*) FROM t").fetchone() == (0,):
+            raise AssertionError("nothing was stored")
+        assert other.sql("SELECT count(*) FROM t WHERE v = 7").fetchone() == (len(stored),)
+        assert other.sql("SELECT count(*) FROM t WHERE v <> 7").fetchone() == (0,)
+        assert len(other.table("dst")) == 0
+
+
+def test_order_of_arrival_stays(db):
+    log = db.create_table("log", {"n": "int64"})
+    counts = [5, 600_000, 7, 1, 400_000, 3]
+    with db.transaction() as tx:
+        first = 0
+        for count in counts:
+            tx.append("log", {"n": np.arange(first, first + count)})
+            first += count
+            assert tx.sql("SELECT n FROM log LIMIT 3").fetchall() == [(0,), (1,), (2,)]
+        assert (tx.table("log").arrow()["n"].to_numpy() == np.arange(first)).all()
+    assert (log.arrow()["n"].to_numpy() == np.arange(first)).all()
+
+
+def test_what_is_opened_before_begin_stays_outside_and_says_so(db):
+    appender = db.table("t").appender()
+    appender.put(1, 1)
+    appender.flush()
+    db.sql("BEGIN")
+    for call in (lambda: appender.put(2, 2), appender.flush):
+        with pytest.raises(thalweg.QueryError, match="stored at once"):
+            call()
+    for call in (lambda: db.drop_table("t"), lambda: db.create_table("u", {"v": "int64"}), lambda: db.create_table("u", {"v": [1]})):
+        with pytest.raises(thalweg.UnsupportedError, match="within a transaction"):
+            call()
+    db.sql("ROLLBACK")
+    appender.put(2, 2)
+    appender.close()
+    assert db.tables() == ["t"]
+    assert rows(db) == [(1, 1), (2, 2)]
+
+
+def test_maintenance_passes_beside_transactions(tmp_path):
+    with thalweg.connect(tmp_path / "db", maintenance="manual", durability="process") as db:
+        t = db.create_table("t", {"ts": "int64", "v": "int64"}, time="ts", block_rows=256)
+        for first in range(8):
+            t.append({"ts": np.arange(first, 40_000, 8), "v": np.zeros(len(range(first, 40_000, 8)))})
+        is_done, errors = threading.Event(), []
+
+        def work(seed):
+            random = np.random.default_rng(seed)
+            while not is_done.is_set():
+                try:
+                    with db.transaction() as tx:
+                        tx.sql("UPDATE t SET v = v + 1 WHERE ts = ?", [int(random.integers(40_000))])
+                except thalweg.QueryError as error:
+                    if "run it again" not in str(error):
+                        errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            t.maintain()
+        is_done.set()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert len(t) == 40_000
+
+
+def test_statements_of_one_transaction_do_not_starve(db):
+    db.create_table("o", {"ts": "int64", "v": "int64"}, time="ts")
+    db.sql("INSERT INTO t SELECT i, 0 FROM generate_series(0, 49999) AS g(i)")
+    with db.transaction() as tx:
+        is_done, errors = threading.Event(), []
+
+        def append(name):
+            try:
+                while not is_done.is_set():
+                    tx.append(name, {"ts": [100_000], "v": [1]})
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=append, args=(name,)) for name in ("t", "o")]
+        for thread in threads:
+            thread.start()
+        for number in range(20):
+            assert tx.sql("UPDATE t SET v = v + 1 WHERE ts % 20 = ? AND ts < 50000", [number]).fetchone() == (2500,)
+        is_done.set()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert tx.sql("SELECT sum(v) FROM t WHERE ts < 50000").fetchone() == (50_000,)
+
+
+def test_what_one_commit_cannot_name_is_refused_at_the_statement(db):
+    frame = {"ts": np.arange(30_000_000), "v": np.zeros(30_000_000, "i8")}
+    db.table("t").append(frame)
+    with db.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (-1, -1)")
+        with pytest.raises(thalweg.LimitError, match="several transactions"):
+            for number in range(4):
+                tx.sql(f"DELETE FROM t WHERE ts % 7 = {number}")
+        tx.rollback()
+    assert len(db.table("t")) == 30_000_000
 
 
 def test_results_outlive_it(db):

@@ -236,6 +236,9 @@ class Transaction:
     def execute(self, text: str, params: _Params | None = None) -> Result:
         """The same as sql()."""
 
+    def executemany(self, text: str, rows: Iterable[_Params]) -> Result:
+        """Runs one statement for each of `rows`, as Database.executemany() does, as part of the transaction."""
+
     def append(self, name: str, data: Any) -> int:
         """Appends rows to the table of that name, as Table.append() does; returns how many."""
 
