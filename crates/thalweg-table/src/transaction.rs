@@ -119,8 +119,15 @@ impl Transaction {
             engine: &self.engine,
             tables: Vec::new(),
         };
+        let mut failed = None;
         for draft in self.drafts.end(COMMITTED)?.into_values() {
-            changes.tables.push(Changed::new(&self.engine, draft)?);
+            match Changed::new(&self.engine, draft) {
+                Ok(changed) => changes.tables.push(changed),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let durability = durability.unwrap_or(self.engine.options().durability);
         changes.store(durability)
@@ -174,7 +181,9 @@ impl Changes<'_> {
     fn store(&mut self, durability: Durability) -> Result<()> {
         let (mut conflicts, mut has_made_room) = (0, false);
         let closed = self.engine.closed();
+        // Rows that are added alone wait for nobody.
         let turns: Vec<Arc<TableTurns>> = { self.tables.iter() }
+            .filter(|changed| !changed.masks.is_nothing())
             .map(|changed| self.engine.turns_of(changed.table.id()))
             .collect::<Result<_>>()?;
         let mut turns: Vec<TurnOrNone<'_>> = turns.iter().map(|turns| turns.none()).collect();
@@ -189,7 +198,7 @@ impl Changes<'_> {
             }
             let made = roots_of(&commit.edits);
             let Err(error) = self.engine.kernel().commit(commit, durability) else {
-                self.tables.clear();
+                self.forget_stored(&made);
                 return Ok(());
             };
             self.abandon_others(made);
@@ -265,6 +274,15 @@ impl Changes<'_> {
             .collect();
         made.retain(|root| !kept.contains(&root.address.file));
         abandon(self.engine, &made);
+    }
+
+    /// The fragments of a commit that is stored are part of their tables. Those of which nothing was left are in none.
+    fn forget_stored(&mut self, made: &[Entry]) {
+        let stored: HashSet<_> = made.iter().map(|root| root.address.file).collect();
+        for changed in &mut self.tables {
+            let roots = &mut changed.draft.roots;
+            roots.retain(|root| !stored.contains(&root.address.file));
+        }
     }
 
     fn dropped_or(&self, error: Error) -> Error {

@@ -141,6 +141,41 @@ fn the_shell_imports() {
 }
 
 #[test]
+fn a_transaction_is_stored_by_its_commit_alone() {
+    let place = Place::new();
+    let begun =
+        "CREATE TABLE t (a INT); BEGIN;\nINSERT INTO t VALUES (1); SELECT count(*) AS n FROM t;\n";
+    for (unfinished, ended) in [
+        (place.run_with(["db"], begun), "script"),
+        (
+            place.run(["sql", "db", "BEGIN; INSERT INTO t VALUES (2)"]),
+            "statements",
+        ),
+    ] {
+        assert!(
+            unfinished.err.contains("not committed"),
+            "{ended}: {unfinished:?}"
+        );
+        unfinished.fails(1);
+    }
+    let committed = "BEGIN; INSERT INTO t VALUES (3); COMMIT; SELECT a FROM t";
+    assert_eq!(
+        place
+            .run(["sql", "db", committed, "--format", "csv"])
+            .ok()
+            .lines()
+            .last(),
+        Some("3")
+    );
+    assert_eq!(
+        place
+            .run_with(["db"], "SELECT count(*) AS n FROM t;\n")
+            .ok(),
+        "n\n1\n"
+    );
+}
+
+#[test]
 fn a_script_on_standard_input_is_not_imported() {
     let place = Place::new();
     let ended = place.run_with(["db"], ".import - cpu --create --time ts\nts,sys\n");
