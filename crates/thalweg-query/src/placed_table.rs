@@ -10,7 +10,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 use thalweg_table::PlacedRows;
@@ -32,6 +33,11 @@ pub(crate) struct PlacedTable {
 }
 
 impl PlacedTable {
+    /// Whether a scan reads rows with their places.
+    pub(crate) fn is_in(scan: &TableScan) -> bool {
+        source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<Self>())
+    }
+
     pub(crate) fn new(stored: StoredTable) -> Self {
         let mut fields = stored.definition().schema().fields().to_vec();
         fields.push(Arc::new(Field::new(PLACE_COLUMN, DataType::UInt64, false)));

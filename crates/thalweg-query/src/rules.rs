@@ -22,6 +22,7 @@ use crate::meaning::one_unit::TimesInOneUnit;
 use crate::meaning::time_orders::{goes_by_order, wants_rows_in_time};
 use crate::meaning::window_keys::WindowKeys;
 use crate::placed_exec::PlacedScanExec;
+use crate::placed_table::PlacedTable;
 use crate::pushdown::aggregate::{AggregateNode, AggregatePushdown};
 use crate::pushdown::aggregate_exec::TableAggregateExec;
 use crate::scan_exec::TableScanExec;
@@ -265,7 +266,11 @@ pub(crate) fn shape_of(plan: &LogicalPlan) -> Shape {
                 shape = Shape::Chain;
                 &node.input
             }
-            LogicalPlan::TableScan(scan) if StoredTable::is_in(scan) => return shape,
+            LogicalPlan::TableScan(scan)
+                if StoredTable::is_in(scan) || PlacedTable::is_in(scan) =>
+            {
+                return shape;
+            }
             LogicalPlan::Extension(node) if node.node.as_any().is::<AggregateNode>() => {
                 return shape;
             }
