@@ -15,7 +15,7 @@ const MAX_PLACES: usize = 20;
 /// Lines of ranges for one table.
 const MAX_RANGES: usize = 20;
 
-/// The lines of a list: one for each place with `is_detailed`, and of a short list.
+/// Returns the lines of a list: one per place if `is_detailed` or if there are at most [`MAX_PLACES`], else one per range.
 pub(crate) fn lines(list: &[Damage], view: &DatabaseView, is_detailed: bool) -> Vec<String> {
     if is_detailed || list.len() <= MAX_PLACES {
         return list.iter().map(|damage| described(damage, view)).collect();
@@ -95,7 +95,7 @@ fn without_number(what: &str) -> String {
 struct Range<N> {
     first: N,
     last: N,
-    /// Where that is known of each place.
+    /// The number of lost rows; `None` if it is unknown for any place.
     rows: Option<u64>,
     places: u64,
     /// Whether something is left between the places.
@@ -122,7 +122,7 @@ impl<N: Copy + Ord> Range<N> {
         }
     }
 
-    /// Where that is; `what` may be left between the places.
+    /// Returns the number of places, and where the range has gaps a note that `what` is left between them.
     fn places_text(&self, what: &str) -> String {
         let between = match self.has_gaps {
             true => format!(", with {what} left between them"),

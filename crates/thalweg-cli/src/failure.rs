@@ -72,7 +72,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Of writing the output: files have errors of their own that name them.
+/// Converts an error of writing the output. Errors of files are made where the file is known, and name it.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

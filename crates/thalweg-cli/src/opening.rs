@@ -32,7 +32,7 @@ fn open(builder: DatabaseBuilder, path: &Path) -> Result<Database, Failure> {
     opened.map_err(|error| explain(with_way_to_repair(error, path), path))
 }
 
-/// Damage that nothing can be opened with, and what can be done about it.
+/// Adds to an error of damage how the database can be repaired; returns other errors as they are.
 fn with_way_to_repair(error: Error, path: &Path) -> Error {
     if error.kind() != ErrorKind::Corruption {
         return error;

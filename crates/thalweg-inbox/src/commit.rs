@@ -18,7 +18,7 @@ use crate::registry::Seen;
 use crate::rules::Rule;
 use crate::settle::{Basis, highest};
 
-/// Times from here on are of a clock that is no clock.
+/// A wall clock at or beyond this time (the year 2116) is taken for broken and ignored, and no commit may name such a time.
 const END_OF_TIME: i64 = 1 << 62;
 /// A log doubles, but grows by at most so much.
 const MAX_GROWTH: u64 = 4 << 20;
@@ -27,8 +27,7 @@ impl<D: Database> Inbox<D> {
     /// Commits cells as an array process: one frame each, all of them with one sync.
     ///
     /// # Errors
-    /// Of the first level: nothing was committed, or the outcome of all of them is not known. Of the second one: this commit
-    /// was refused.
+    /// The outer error: nothing was committed, or the outcome of all commits is unknown. An inner error: this commit alone was refused.
     pub fn commit(&mut self, batch: &[Commit]) -> Result<Vec<Result<Stamp>>> {
         let lock = self.disk.lock_or_fail()?;
         let result = self.commit_locked(batch);
@@ -99,7 +98,7 @@ impl<D: Database> Inbox<D> {
         after_state: &[Located],
         batch: &[(&Draft, Stamp)],
     ) -> Result<D::State> {
-        // Others are counted in frames, of which each has a group at least.
+        // Groups that wait: those held in the state, and those in frames after it. Each frame has at least one, so frames are counted.
         let waiting = |state: &D::State| {
             let inbox = state.inbox();
             let frames = half.last_frame.saturating_sub(inbox.position.frame);

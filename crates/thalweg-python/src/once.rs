@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 
 /// Fills the cells of PyO3 that this package uses: the types it looks up or makes when they are first needed.
 pub(crate) fn fill_cells_of_pyo3(py: Python<'_>) -> PyResult<()> {
-    // The first thread that asks for the interpreter checks for all that there is one, which is an error once it finalises.
+    // PyO3 checks once per process, on the first attach, that an interpreter exists; do that now, because during
+    // finalisation the check fails.
     py.detach(|| Python::attach(|_| ()));
     py.get_type::<PyDateTime>();
     py.get_type::<PyDate>();
@@ -26,7 +27,7 @@ pub(crate) fn fill_cells_of_pyo3(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The value of a cell; made first, and thrown away if another thread was quicker.
+/// Returns the value of a cell. An empty cell is filled with what `make` returns; if another thread filled it meanwhile, its value counts.
 pub(crate) fn once<T>(
     cell: &'static OnceLock<T>,
     make: impl FnOnce() -> PyResult<T>,

@@ -1,7 +1,7 @@
 //! `a ** b` and `a ^ b` as calls of `power`.
 //!
-//! The parser has no operator `**`, and takes `^` for one that binds less than `*`. Invariant: powers bind more than all other
-//! operators but signs, `::` and brackets, from left to right, as in PostgreSQL and DuckDB.
+//! The parser has no operator `**`, and gives `^` a lower precedence than `*`. Invariant: powers have a higher precedence than
+//! all other operators but signs, `::` and brackets, from left to right, as in PostgreSQL and DuckDB.
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
@@ -53,7 +53,7 @@ fn double(operand: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// The operator that a call made here was written as.
+/// Returns a call that [`as_calls`] has made as the operator `**` again; `None` for other expressions.
 pub(crate) fn as_written(call: &Expr) -> Option<Expr> {
     let Expr::Function(function) = call else {
         return None;

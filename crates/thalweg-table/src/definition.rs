@@ -30,7 +30,7 @@ pub const MAX_SUMMARISED_COLUMNS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Summaries {
-    /// All columns of a table of up to 64, else those alone that keys are computed from.
+    /// All columns if the table has at most 64, else only those that keys are computed from.
     #[default]
     Auto,
     /// All columns.

@@ -1,7 +1,7 @@
 //! Single values, for rows that come one at a time.
 //!
-//! Invariants: a value is accepted exactly where a column of such values would be (see `cast`): if nothing is lost but digits that
-//! a narrower float does not have.
+//! Invariant: a value is accepted exactly if a column of such values would be (see `cast`): if nothing is lost; rounding to a
+//! narrower float does not count as a loss.
 
 use crate::definition::Column;
 use crate::error::schema;
@@ -62,18 +62,18 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// A point in time, counted from 1970-01-01 UTC.
     Instant {
-        /// How many.
+        /// The number of units since 1970-01-01 UTC.
         value: i64,
-        /// Of these.
+        /// The unit.
         unit: TimeUnit,
     },
     /// Days since 1970-01-01.
     Date(i32),
     /// A length of time.
     Span {
-        /// How many.
+        /// The number of units.
         value: i64,
-        /// Of these.
+        /// The unit.
         unit: TimeUnit,
     },
 }
@@ -309,7 +309,7 @@ impl Value<'_> {
     }
 }
 
-/// How a time is given that was given as a number with a fraction, as seconds often are.
+/// Returns the hint for a time that was given as a number with a fraction: how to give it instead.
 pub(crate) fn no_fraction(wanted: &DataType) -> String {
     let DataType::Timestamp(unit, _) = wanted else {
         return String::new();

@@ -110,7 +110,7 @@ fn same_span(wanted: &str, is: Option<&str>) -> bool {
     is.is_some_and(|is| plain(wanted) == plain(is))
 }
 
-/// The type that the call gives a column. Names of files are text, also where they look like numbers or dates.
+/// Returns the type that `--type` gives a column; the column of `--filename` is text unless it has one.
 pub(super) fn told_type<'a>(options: &'a ImportOptions, name: &str) -> Option<&'a DataType> {
     let is_it = |told: &&ColumnType| fold_name(&told.column) == fold_name(name);
     let told = options.types.iter().find(is_it).map(|told| &told.data_type);

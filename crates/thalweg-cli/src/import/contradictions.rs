@@ -1,5 +1,5 @@
-//! Refuses an import whose options contradict the types of an existing table: with them, its texts or numbers would have become
-//! another type.
+//! Refuses an import whose options contradict the types of an existing table: had the table been made with these options, a
+//! column of text or numbers would have another type.
 //!
 //! Such an import is most likely the second one of the same file, with an option that the first import has suggested, and would
 //! store all rows twice. Invariant: it is refused before anything is stored.

@@ -1,6 +1,7 @@
 //! Whether digits with zeros in front are codes or numbers.
 //!
-//! Invariant: values of one width are codes, and so are those of which many have zeros in front: as numbers they would lose them.
+//! Invariant: digits are codes only if some values have leading zeros, which numbers would lose: if more than one in 20 has them,
+//! or nine of ten values are as wide as those that have.
 
 /// Digits that an integer may have, zeros in front included; longer ones count as that long.
 const MAX_DIGITS: usize = 24;

@@ -16,7 +16,7 @@ use crate::pattern::Pattern;
 use arrow_schema::DataType;
 use thalweg::sql_type_name;
 
-/// Markers of missing values, in any case. They make a column text unless `--null` names them.
+/// Markers of missing values, compared without regard to case. They make a column text unless `--null` names them.
 const MARKERS: [&str; 18] = [
     "na", "n/a", "#n/a", "#na", "null", "(null)", "\\n", "nil", "none", "nan", "nat", "-", "--",
     "?", ".", "*", "missing", "#value!",
@@ -68,7 +68,7 @@ struct Column {
     without_offset: Option<Example>,
     /// Markers that fit no kind, each where it comes first.
     markers: Vec<Example>,
-    /// The *culprit*: the value that left no kind which fits all, unless it is the first value.
+    /// The *culprit*: the first value after which no kind fits all values, unless it is the very first value.
     culprit: Option<Example>,
     /// The kinds of the values before the culprit, if there were [`MANY_VALUES`], and of those after it that some of them take.
     before_culprit: Vec<Kind>,
@@ -289,7 +289,7 @@ impl Inference {
 
     fn time_kind(&self) -> Option<Kind> {
         let counts = &self.time.as_ref()?.counts;
-        // The most particular one of those that take equally many.
+        // The narrowest of those that take equally many values.
         let most = counts.iter().rev().max_by_key(|(_, count)| *count)?;
         (most.1 > 0).then_some(most.0)
     }
@@ -414,7 +414,7 @@ impl Column {
         }
     }
 
-    /// Looks at a value that comes after a first value that is text.
+    /// Narrows the kinds of the values after a first value that is text.
     fn look_behind_first(&mut self, rules: &Rules, line: u64, text: &str) {
         if is_marker(text) {
             return self.remember_marker(Example {
@@ -607,7 +607,8 @@ impl Column {
             .collect()
     }
 
-    /// A note about few values that make text of a column of another type: where there are more, as in one of codes, it is text.
+    /// Returns a note on the few values that make a column text though all others have another type; `None` if there are many,
+    /// as in a column of codes.
     fn few_others(&self, rules: &Rules) -> Option<String> {
         let kind = *self.before_culprit.first()?;
         if self.others * MANY_VALUES > self.values {

@@ -316,7 +316,7 @@ impl<'a> Job<'a> {
         drop(set);
         let plan = match fields {
             None => {
-                // Without any time a bad row is the reason, where there is one.
+                // A time column without any time is an error: of its first value, or, if it has none, of the first bad row.
                 self.check_times(&inference, &names, time, &sample)?;
                 self.new_plan(&inference, names)?
             }

@@ -266,7 +266,8 @@ impl JsonLines {
                     let text: String = serde_json::from_str(written)
                         .map_err(|error| Unfit::Bad(not_json(&error, text)))?;
                     let text = Some(text).filter(|text| !is_null(text));
-                    // What stands for a missing value leaves the column of numbers that it is in, to be named as the reason.
+                    // A marker of a missing value does not make its column one of texts: it is named later as the reason if
+                    // the column cannot be numeric.
                     let is_value = |text: &String| !is_marker(text) || is_float(text);
                     if text.as_ref().is_some_and(is_value) {
                         chunk.mark_text(place);

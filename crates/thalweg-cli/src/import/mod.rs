@@ -105,7 +105,7 @@ pub(crate) fn run(call: &ImportCall) -> Result<(), Failure> {
         })?;
     let imported = Job::new(Some(&db), inputs, &call.table, &call.options).run();
     if imported.is_err() && !was_there && db.table_names().is_ok_and(|names| names.is_empty()) {
-        // The lock of the open database kept others from adding tables.
+        // Safe to remove: the database was made by this import and is empty, and while it is open no other process can add tables.
         files::remove_folder(&call.database);
     }
     let imported = imported?;

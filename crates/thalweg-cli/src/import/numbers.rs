@@ -1,7 +1,7 @@
 //! Numbers in text.
 //!
-//! Invariant: text that only looks like a number (leading zeros, more digits than an integer has) is none, but where the column was
-//! found to be no codes ([`is_padded_int64`]).
+//! Invariant: text with leading zeros, or with more digits than an integer has, is not a number, except for leading zeros in a
+//! column that does not hold codes ([`is_padded_int64`]).
 
 use arrow_array::types::{Float32Type, Float64Type, Int64Type};
 use arrow_cast::parse::Parser;
@@ -28,8 +28,8 @@ pub(super) fn is_padded_int64(text: &str) -> bool {
     is_integer(text) && Int64Type::parse(text).is_some()
 }
 
-/// A number without the signs between its thousands; `None` if it has them elsewhere. The last group has three digits, those
-/// before it two or three, as in `12,34,567`.
+/// Returns a number without its thousands separators; `None` if they are in other places. The last group has three digits,
+/// those before it two or three, as in `12,34,567`.
 pub(super) fn without_thousands(
     text: &str,
     sign: char,

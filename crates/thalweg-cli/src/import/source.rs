@@ -1,7 +1,7 @@
-//! Where the bytes of an import come from: a file, standard input or memory, packed or not.
+//! Where the bytes of an import come from: a file, standard input or memory, compressed or not.
 //!
 //! Invariants
-//! - Packing is detected by the first bytes, not by the name: standard input has none.
+//! - Compression is detected by the first bytes, not by the name: standard input has none.
 //! - Every input can be read again from its start: what is no file is copied to one first.
 
 use super::advice::word;

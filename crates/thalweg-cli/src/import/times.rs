@@ -76,7 +76,7 @@ impl Order {
 enum Day {
     /// Days since the epoch.
     Known(i64),
-    /// By order; `None` where there is no such day.
+    /// Two readings, for day first and for month first; `None` where that reading is no valid date.
     ByOrder([Option<i64>; 2]),
 }
 

@@ -1,9 +1,9 @@
 //! `sum` and `avg` that are exact or an error.
 //!
-//! DataFusion's own add integers and durations in 64 bits and decimals in 128, and start again from the other end when
-//! that is too little. Invariants: these are DataFusion's own, fed with values of a wider type, whose result is brought
-//! back to the type that the plan knows, or is an error where it does not fit; what lies between partitions is wide
-//! too. Sums of decimals of 256 bits, and of intervals, are DataFusion's alone.
+//! DataFusion's own add integers and durations in 64 bits and decimals in 128, and wrap around on overflow. Invariants: these are
+//! DataFusion's own, fed with values of a wider type, whose result is brought back to the type that the plan knows, or is an error where it
+//! does not fit; the partial states that partitions exchange have the wider type too. Sums of decimals of 256 bits, and of intervals, are
+//! DataFusion's alone.
 
 use crate::error::{query, to_datafusion};
 use crate::wording::in_sql;
@@ -147,7 +147,7 @@ impl Exact {
         }
     }
 
-    /// The type of the result, NULL, for NULLs of no type.
+    /// The result type for an argument of type Null; the result is NULL.
     fn type_of_nulls(&self) -> DataType {
         match self.function {
             Function::Sum => DataType::Int64,
@@ -319,7 +319,7 @@ fn wide_values(values: &[ArrayRef], to: &Wide) -> Result<Vec<ArrayRef>> {
     let widen = |array: &ArrayRef| match widened_times(array)? {
         None if array.data_type().is_null() => Ok(cast(array, &to.argument)?),
         Some(wide) if wide.data_type() == &to.argument => Ok(wide),
-        // The average wants fewer digits than there are.
+        // `avg` adds up decimals of a lower precision than `widened` returns.
         Some(wide) => Ok(cast(&wide, &to.argument)?),
         None => internal_err!("{} is not added up in a wider type", array.data_type()),
     };

@@ -1,7 +1,7 @@
 //! `whole_units`: how many whole units of a length lie between two times, for `date_sub`.
 //!
-//! Invariants: times of every unit count, each in its own, so that none is beyond nanoseconds and no digit is lost; the count goes
-//! towards zero, as in DuckDB.
+//! Invariants: a time is read in its own unit, not cast to nanoseconds, so that none is out of range and no digit is lost; the
+//! result is rounded towards zero, as in DuckDB.
 
 use super::applied;
 use crate::error::to_datafusion;

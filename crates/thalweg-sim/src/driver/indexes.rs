@@ -146,8 +146,8 @@ impl Driver {
         });
     }
 
-    /// Replaces all items of all orders of a table by one fragment each, in one commit. Not beside open rows, which a failed
-    /// call may have left: blocks that came after them must not come before them.
+    /// Replaces all items of all orders of a table by one fragment each, in one commit. Does nothing if there are open rows, which a failed
+    /// call may have left: the merged blocks would take commits from before and after those rows, and so could not be ordered against them.
     pub fn merge_orders(&mut self, name: &str) {
         let Some(table) = self.table(name) else {
             return;
@@ -198,7 +198,7 @@ impl Driver {
         });
     }
 
-    /// Stages the entries of new rows of a table as fragments; the last index there may be gets none.
+    /// Stages the entries of new rows of a table as fragments, for all indexes that are on but [`LAST_INDEX`].
     pub(super) fn stage_entries(
         toy: &Toy,
         table: TableId,

@@ -21,7 +21,7 @@ pub enum Alteration {
         field: Field,
         /// The value of rows that are stored without it; `None`: null.
         default: Option<Constant>,
-        /// A column of this name is fine.
+        /// Whether to do nothing, instead of an error, if a column of this name exists.
         if_not_exists: bool,
     },
     /// A column that goes, with its values.
@@ -199,7 +199,7 @@ fn taken(name: &str) -> Error {
     Error::new(ErrorKind::AlreadyExists, message)
 }
 
-/// Whether all values of a type are values of another, of the same kind: blocks of both are read as the other.
+/// Returns whether `to` is the type `from` or a wider one of the same kind, so that blocks written with `from` can be read as `to`.
 fn is_wider(from: &DataType, to: &DataType) -> bool {
     let is_number = |data_type: &DataType| data_type.is_integer() || data_type.is_floating();
     from == to
