@@ -708,7 +708,7 @@ struct Call<'a> {
     /// Whether the caller still wants it.
     go_on: &'a dyn Fn() -> bool,
     deadline: Option<Deadline>,
-    /// What it belongs to, whatever other threads do to the transaction of the session meanwhile.
+    /// The transaction that it is part of, whatever other threads do to that of the session meanwhile.
     scope: Scope<'a>,
 }
 

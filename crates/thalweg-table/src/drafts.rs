@@ -284,7 +284,7 @@ impl Draft {
         }
     }
 
-    /// What it hides of its own fragments, by their names in its views.
+    /// The rows that it hides of its own fragments, by their names in its views.
     pub(crate) fn own_masks(&self) -> impl Iterator<Item = &ItemMask> {
         let is_own = |mask: &&ItemMask| self.table.is_own(mask.name.key.commit);
         self.items.values().filter(is_own)

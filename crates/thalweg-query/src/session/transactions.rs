@@ -66,7 +66,7 @@ impl Session {
         self.scope().snapshot()
     }
 
-    /// What a statement that begins now belongs to.
+    /// The scope of a statement that begins now.
     pub(super) fn scope(&self) -> Scope<'_> {
         Scope {
             engine: &self.shared.engine,
