@@ -509,15 +509,15 @@ def test_statements_of_one_transaction_do_not_starve(db):
 
 
 def test_what_one_commit_cannot_name_is_refused_at_the_statement(db):
-    frame = {"ts": np.arange(30_000_000), "v": np.zeros(30_000_000, "i8")}
+    frame = {"ts": np.arange(10_000_000), "v": np.zeros(10_000_000, "i8")}
     db.table("t").append(frame)
     with db.transaction() as tx:
         tx.sql("INSERT INTO t VALUES (-1, -1)")
         with pytest.raises(thalweg.LimitError, match="several transactions"):
-            for number in range(4):
-                tx.sql(f"DELETE FROM t WHERE ts % 7 = {number}")
+            for number in range(16):
+                tx.sql(f"DELETE FROM t WHERE ts % 17 = {number}")
         tx.rollback()
-    assert len(db.table("t")) == 30_000_000
+    assert len(db.table("t")) == 10_000_000
 
 
 def test_results_outlive_it(db):
