@@ -71,7 +71,7 @@ def test_sql_on_a_connection(tmp_path):
         db.prepare("INSERT INTO t VALUES ($x, $x)").execute({"x": 6})
         assert len(rows(db)) == 6 and len(db.table("t")) == 6
         assert rows(other) == []
-        # What a table that was opened before is given would be stored at once.
+        # A table that was opened before would store at once.
         with pytest.raises(thalweg.QueryError, match="db.table"):
             t.append({"ts": [7], "v": [7]})
         with pytest.raises(thalweg.QueryError, match="db.table"):

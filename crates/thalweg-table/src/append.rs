@@ -22,7 +22,6 @@ use crate::value::Value;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
-use arrow_select::filter::filter_record_batch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_kernel::block::EncodedBlock;
@@ -328,24 +327,21 @@ pub(crate) fn add_to_draft(
 pub(crate) fn stage_before(table: &Table, drafts: &Drafts, change: &DraftChange) -> Result<()> {
     match change.roots.is_empty() {
         true => stage_many(table, drafts),
-        false => stage(table, drafts, 1).map(|_| ()),
+        false => stage(table, drafts, 1),
     }
 }
 
 /// Puts the raw rows of a draft into files if they are many.
 pub(crate) fn stage_many(table: &Table, drafts: &Drafts) -> Result<()> {
     let limits = table.engine().options().append_limits;
-    stage(table, drafts, DRAFT_RAW_TOGETHER * limits.raw_bytes).map(|_| ())
+    stage(table, drafts, DRAFT_RAW_TOGETHER * limits.raw_bytes)
 }
 
-/// Puts the raw rows of a draft into files if they have so many bytes; true if there were some.
-pub(crate) fn stage(table: &Table, drafts: &Drafts, min_bytes: usize) -> Result<bool> {
+/// Puts the raw rows of a draft into files if they have so many bytes.
+fn stage(table: &Table, drafts: &Drafts, min_bytes: usize) -> Result<()> {
     let engine = table.engine();
     let limits = engine.options().append_limits;
-    let mut has_some = false;
-    while let Some((view, seen)) = drafts.raw_rows(table.id(), min_bytes)? {
-        has_some = true;
-        let base = drafts.base().commit();
+    while let Some((view, base, seen)) = drafts.raw_rows(table.id(), min_bytes)? {
         let commit = commit_of_new_rows(table, (&view, base), limits.staged())?;
         let roots = roots_of(&commit.edits);
         let store = engine.kernel().store();
@@ -353,10 +349,10 @@ pub(crate) fn stage(table: &Table, drafts: &Drafts, min_bytes: usize) -> Result<
         if matches!(replaced, Ok(true)) {
             break;
         }
-        abandon(table.engine(), &roots);
+        abandon(engine, &roots);
         replaced?;
     }
-    Ok(has_some)
+    Ok(())
 }
 
 /// The raw rows of commits after one, without those that are hidden, as a commit that stores them.
@@ -373,11 +369,7 @@ pub(crate) fn commit_of_new_rows(
         let mut decoder = RowsDecoder::new(&shape.definition, None)?;
         let mut deleted = DeletedRows::default();
         push_open_rows(open, view.hidden_in(open), &mut decoder, &mut deleted)?;
-        let rows = decoder.finish()?;
-        let left = deleted.left(rows.num_rows());
-        let rows = filter_record_batch(&rows, &left).map_err(|e| {
-            Error::with_source(ErrorKind::Limit, format!("taking out deleted rows: {e}"), e)
-        })?;
+        let rows = deleted.taken_out_of(decoder.finish()?)?;
         intake.push(&rows).map_err(named)?;
     }
     let (commit, _) = intake.finish().map_err(named)?;

@@ -322,10 +322,11 @@ impl DatabaseView {
     /// All tables as a transaction sees them now.
     pub(crate) fn of_transaction(engine: &Engine, drafts: &Drafts) -> Result<Self> {
         engine.closed().check()?;
+        let (snapshot, changed) = drafts.view()?;
         Ok(Self {
             engine: engine.share(),
-            snapshot: drafts.base().clone(),
-            changed: drafts.changed()?.into(),
+            snapshot,
+            changed,
         })
     }
 

@@ -311,15 +311,18 @@ impl Deletion {
                 masks: MaskEdit::nothing(view.snapshot().id),
                 rows: 0,
             },
-            false if table.is_in_transaction() => Self::by_masks(&view, keys)?,
-            false => Self::plan(&view, keys)?,
+            false => Self::plan(&view, keys, table.is_in_transaction())?,
         };
         Ok((view, plan))
     }
 
-    fn plan(view: &TableView, keys: KeyRange) -> Result<Self> {
+    /// `masks_alone`: no items leave as runs. A transaction cannot tell what comes into its runs before it is committed.
+    fn plan(view: &TableView, keys: KeyRange, masks_alone: bool) -> Result<Self> {
         let (table, store) = (view.snapshot(), view.engine().kernel().store());
-        let runs = table.tree.runs_within(keys.first..=keys.last, &**store)?;
+        let runs = match masks_alone {
+            true => Vec::new(),
+            false => table.tree.runs_within(keys.first..=keys.last, &**store)?,
+        };
         let of_runs: u64 = runs.iter().map(|run| run.rows).sum();
         let hidden = table.masks().map_or(0, |masks| {
             runs.iter().map(|run| masks.rows_of_run(run)).sum()
@@ -327,7 +330,10 @@ impl Deletion {
         let runs = OrderReplace::of_runs(0, runs);
         // Before the blocks between the runs are read.
         runs.check_count()?;
-        let (items, parts) = (border_items(view, keys, false)?, open_parts(view, keys)?);
+        let (items, parts) = (
+            border_items(view, keys, masks_alone)?,
+            open_parts(view, keys)?,
+        );
         let of_items: u64 = items.iter().map(|item| item.newly).sum();
         let of_parts: u64 = { parts.iter() }
             .map(|part| u64::from(part.positions.rows()))
@@ -346,25 +352,6 @@ impl Deletion {
                 items,
                 parts,
             },
-        })
-    }
-
-    /// Of the rows with keys of a range, by masks alone: a transaction cannot tell yet what comes into its runs before it is committed.
-    fn by_masks(view: &TableView, keys: KeyRange) -> Result<Self> {
-        let table = view.snapshot().id;
-        let (items, parts) = (border_items(view, keys, true)?, open_parts(view, keys)?);
-        let of_items: u64 = items.iter().map(|item| item.newly).sum();
-        let of_parts: u64 = { parts.iter() }
-            .map(|part| u64::from(part.positions.rows()))
-            .sum();
-        Ok(Self {
-            removed: ReplaceEdit::of_orders(table),
-            masks: MaskEdit {
-                table,
-                items,
-                parts,
-            },
-            rows: of_items + of_parts,
         })
     }
 

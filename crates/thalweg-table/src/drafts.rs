@@ -27,12 +27,13 @@ const TOO_OLD: &str = "the transaction was rolled back: it was open for longer t
 /// The changes of one transaction.
 pub(crate) struct Drafts {
     engine: Engine,
-    base: Snapshot,
     began_ns: u64,
     state: Mutex<State>,
 }
 
 struct State {
+    /// The snapshot that the transaction began with. Its files are kept until the end, whoever still has a handle of a table.
+    base: Option<Snapshot>,
     tables: BTreeMap<TableId, Draft>,
     /// About what the hidden rows take in a frame.
     mask_bytes: u64,
@@ -58,7 +59,6 @@ pub(crate) struct Draft {
 }
 
 /// The changes of a statement to one table.
-#[derive(Clone)]
 pub(crate) struct DraftChange {
     pub(crate) masks: MaskEdit,
     pub(crate) rows: Option<RowsPart>,
@@ -81,21 +81,16 @@ impl Drafts {
     /// The changes of a transaction that begins with the newest snapshot.
     pub(crate) fn new(engine: &Engine) -> Result<Self> {
         let state = State {
+            base: Some(engine.newest()?),
             tables: BTreeMap::new(),
             mask_bytes: 0,
             ended: None,
         };
         Ok(Self {
-            base: engine.newest()?,
             began_ns: engine.env().clock().monotonic_ns(),
             engine: engine.clone(),
             state: Mutex::new(state),
         })
-    }
-
-    /// The snapshot that the transaction began with.
-    pub(crate) fn base(&self) -> &Snapshot {
-        &self.base
     }
 
     fn open(&self) -> Result<MutexGuard<'_, State>> {
@@ -111,8 +106,18 @@ impl Drafts {
         }
     }
 
+    /// The snapshot that the transaction began with, and the tables that it has changed since, as it sees them.
+    pub(crate) fn view(&self) -> Result<(Snapshot, ChangedTables)> {
+        let state = self.open()?;
+        let views = state.tables.iter();
+        let changed = views.map(|(id, draft)| (*id, draft.table.view()));
+        let changed: BTreeMap<_, _> = changed.collect();
+        Ok((state.base()?.clone(), changed.into()))
+    }
+
     fn give_up(&self, state: &mut State, why: &'static str) {
         state.ended.get_or_insert(why);
+        state.base = None;
         for draft in std::mem::take(&mut state.tables).into_values() {
             abandon(&self.engine, &draft.roots);
         }
@@ -127,21 +132,17 @@ impl Drafts {
     pub(crate) fn end(&self, why: &'static str) -> Result<BTreeMap<TableId, Draft>> {
         let mut state = self.open()?;
         state.ended = Some(why);
+        state.base = None;
         Ok(std::mem::take(&mut state.tables))
     }
 
     /// A table as the transaction sees it, if it is there.
     pub(crate) fn table(&self, id: TableId) -> Result<Option<TableSnapshot>> {
         let state = self.open()?;
-        let draft = state.tables.get(&id).map(|draft| draft.table.view());
-        Ok(draft.or_else(|| self.base.table(id)))
-    }
-
-    /// All tables that were changed, as the transaction sees them.
-    pub(crate) fn changed(&self) -> Result<BTreeMap<TableId, TableSnapshot>> {
-        let state = self.open()?;
-        let views = state.tables.iter();
-        Ok(views.map(|(id, draft)| (*id, draft.table.view())).collect())
+        match state.tables.get(&id) {
+            Some(draft) => Ok(Some(draft.table.view())),
+            None => Ok(state.base()?.table(id)),
+        }
     }
 
     /// How often raw rows of a table went to fragments before a statement that begins now.
@@ -170,10 +171,10 @@ impl Drafts {
                  {MAX_MASK_BYTES}: do it in several transactions"
             )));
         }
+        let base = state.base()?.table(table);
         let draft = match state.tables.entry(table) {
             btree_map::Entry::Occupied(draft) => draft.into_mut(),
             btree_map::Entry::Vacant(place) => {
-                let base = self.base.table(table);
                 let base = base.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such table"))?;
                 place.insert(Draft::new(base))
             }
@@ -187,16 +188,20 @@ impl Drafts {
         Ok(())
     }
 
-    /// The view of a table whose raw new rows have so many bytes, at least one row, and the number of changes in it.
+    /// The view of a table whose raw new rows have so many bytes, at least one row, the last commit that is not its own, and the number
+    /// of changes in it.
     pub(crate) fn raw_rows(
         &self,
         table: TableId,
         min_bytes: usize,
-    ) -> Result<Option<(TableSnapshot, u64)>> {
+    ) -> Result<Option<(TableSnapshot, CommitNo, u64)>> {
         let state = self.open()?;
         let draft = state.tables.get(&table);
         let draft = draft.filter(|draft| draft.raw_bytes >= min_bytes.max(1));
-        Ok(draft.map(|draft| (draft.table.view(), draft.changes)))
+        Ok(draft.map(|draft| {
+            let base = draft.table.base().commit();
+            (draft.table.view(), base, draft.changes)
+        }))
     }
 
     /// Puts fragments in the place of the raw new rows of a table, of which the caller has seen so many changes. False: others came in
@@ -221,6 +226,14 @@ impl Drafts {
         draft.changes += 1;
         draft.stagings += 1;
         Ok(true)
+    }
+}
+
+impl State {
+    fn base(&self) -> Result<&Snapshot> {
+        self.base
+            .as_ref()
+            .ok_or_else(|| query("the transaction is over"))
     }
 }
 

@@ -498,7 +498,7 @@ struct RunningJob<'a> {
     runner: &'a Runner<'a>,
     table: TableId,
     name: Arc<str>,
-    /// What it may turn out to be, the most urgent first.
+    /// The kinds of job that it may turn out to be, the most urgent first.
     kinds: &'a [JobKind],
     /// Why the step is taken, once that is known.
     kind: Cell<Option<JobKind>>,

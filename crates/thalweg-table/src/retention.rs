@@ -139,7 +139,7 @@ fn not_a_period(text: &str, reason: &str) -> thalweg_kernel::Error {
     invalid(format!("retention is \"{text}\": {reason}"))
 }
 
-/// What is wrong with a text that is no length of time, if that is known.
+/// The reason why a text is no length of time, if it is known.
 fn misread(text: &str) -> Option<&'static str> {
     let text = text.trim().to_ascii_lowercase();
     let unit = text.trim_start_matches(|c: char| !c.is_ascii_alphabetic());

@@ -66,7 +66,7 @@ pub struct Transaction {
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction")
-            .field("snapshot", &self.drafts.base().commit().0)
+            .field("engine", &self.engine)
             .finish_non_exhaustive()
     }
 }

@@ -396,7 +396,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     vec(operation, 1..40)
 }
 
-/// What the table has, as a list that is too simple to be wrong.
+/// A model of the table: a list of its rows.
 struct Model {
     rows: Vec<(i64, i64)>,
     now_ms: i64,

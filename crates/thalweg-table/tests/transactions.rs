@@ -553,7 +553,7 @@ fn statements_of_one_transaction_at_the_same_time_lose_nothing() {
     check(&engine.table("a").unwrap().view().unwrap(), &wanted);
 }
 
-/// What a transaction on both tables changes: some rows go, others are changed, some come raw and many in files.
+/// Changes both tables by one transaction: some rows go, others are changed, some come raw and many in files.
 fn correct(engine: &Engine) -> thalweg_table::Result<()> {
     let transaction = engine.transaction()?;
     let [a, b] = [transaction.table("a")?, transaction.table("b")?];

@@ -222,7 +222,7 @@ fn of_values(error: arrow_schema::ArrowError) -> Error {
     Error::with_source(ErrorKind::Limit, format!("comparing rows: {error}"), error)
 }
 
-/// What two edits hide, which have no row in common.
+/// The rows that two edits hide, which have none in common, as one edit.
 fn united(first: MaskEdit, second: MaskEdit) -> MaskEdit {
     let mut items: BTreeMap<ItemName, ItemMask> = BTreeMap::new();
     for mask in first.items.into_iter().chain(second.items) {
