@@ -7,7 +7,7 @@
 
 use crate::background::Background;
 use crate::block::ROWS_ORDER;
-use crate::commit::{Commit, Durability};
+use crate::commit::{Commit, Durability, Producer};
 use crate::committer::Committer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::FragmentWriter;
@@ -201,6 +201,16 @@ impl Kernel {
     pub fn mask_bytes(&self) -> Result<u64> {
         self.writer()?
             .with_leader(|leader| leader.working().mask_bytes())
+    }
+
+    /// Whether a commit of this producer with this sequence, or a higher one, is stored: then a resend stores nothing. It need not be
+    /// on stable storage yet.
+    ///
+    /// # Errors
+    /// `Unavailable` when the database is closed, or open for reading.
+    pub fn has_stored(&self, producer: &Producer) -> Result<bool> {
+        self.writer()?
+            .with_leader(|leader| leader.working().stored_before(producer).is_some())
     }
 
     /// Encodes full blocks of open rows and whatever else is due, now and here.

@@ -239,6 +239,8 @@ impl PyDatabase {
     /// split: regular cuts of time, as "1 day".
     /// block_rows: rows of a full block; 4,096 by default.
     /// summaries: "auto", "all", "none", or the columns that blocks are summarised by.
+    /// unique: the columns whose values together belong to one row alone, as ["device", "ts"].
+    /// on_duplicate: which of two rows of one unique key is kept: "last", "first", or "error", which stores neither.
     /// retention: rows older than this are deleted, by the clock of the machine: "90 days", or a timedelta.
     ///
     /// >>> import thalweg
@@ -534,6 +536,10 @@ fn with_options(
             continue;
         }
         let value = match value.extract::<Vec<String>>() {
+            Ok(columns) if name == "unique" => {
+                create.unique = columns;
+                continue;
+            }
             Ok(items) => items.join(", "),
             Err(_) if value.is_instance_of::<PyDelta>() => split(Some(&value))?.unwrap_or_default(),
             Err(_) => value.str()?.to_string(),

@@ -9,8 +9,8 @@ use crate::system;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, SqlOption,
-    UnaryOperator, Value,
+    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, IndexColumn,
+    NullsDistinctOption, SqlOption, TableConstraint, UnaryOperator, UniqueConstraint, Value,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use thalweg_table::{
 const TYPES: &str = "types are BOOLEAN, TINYINT to BIGINT, UTINYINT to UBIGINT, REAL, DOUBLE, DECIMAL(18, 3), VARCHAR, BLOB, DATE, \
                      TIMESTAMP, TIMESTAMPTZ and DURATION";
 
+const ONE_KEY: &str = "a table has one unique key: PRIMARY KEY, UNIQUE or the option unique, of one column or several, as UNIQUE (device, ts)";
+
 /// CREATE TABLE, with the values that columns have in rows that are stored without them.
 pub(crate) fn create_table(
     engine: &Engine,
@@ -30,18 +32,22 @@ pub(crate) fn create_table(
     defaults: Vec<(String, Constant)>,
 ) -> Result<QueryResult> {
     let fields = create.columns.iter().map(|column| Ok(field(column)?.0));
+    let mut fields: Vec<Field> = fields.collect::<Result<_>>()?;
+    let unique = unique_key(create, &mut fields)?;
     // Without a handle: others may drop it at once.
-    add_table(
-        create,
-        fields.collect::<Result<_>>()?,
-        |name, schema, options| {
-            let options = CreateOptions {
-                defaults,
-                ..options.clone()
-            };
-            engine.add_table(name, schema, &options)
-        },
-    )?;
+    add_table(create, fields, |name, schema, options| {
+        if !(unique.is_empty() || options.unique.is_empty()) {
+            return Err(unsupported(ONE_KEY));
+        }
+        let mut options = CreateOptions {
+            defaults,
+            ..options.clone()
+        };
+        if !unique.is_empty() {
+            options.unique = unique;
+        }
+        engine.add_table(name, schema, &options)
+    })?;
     Ok(QueryResult::count(0))
 }
 
@@ -105,8 +111,8 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
             "LIKE and CLONE",
         ),
         (
-            !create.constraints.is_empty() || create.primary_key.is_some(),
-            "a table constraint",
+            create.primary_key.is_some(),
+            "PRIMARY KEY after the columns",
         ),
         (
             create.partition_by.is_some()
@@ -125,6 +131,89 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
         ))),
         None => Ok(()),
     }
+}
+
+/// The columns of the unique key that a statement declares, with its columns or after them. Those of a primary key are never null.
+fn unique_key(create: &CreateTable, fields: &mut [Field]) -> Result<Vec<String>> {
+    let mut keys: Vec<(Vec<String>, bool)> = Vec::new();
+    for column in &create.columns {
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::PrimaryKey(_) => keys.push((vec![column.name.value.clone()], true)),
+                ColumnOption::Unique(unique) => {
+                    check_nulls(unique)?;
+                    keys.push((vec![column.name.value.clone()], false));
+                }
+                _ => {}
+            }
+        }
+    }
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => keys.push((names_of(&key.columns)?, true)),
+            TableConstraint::Unique(unique) => {
+                check_nulls(unique)?;
+                keys.push((names_of(&unique.columns)?, false));
+            }
+            other => {
+                return Err(unsupported(format!(
+                    "CREATE TABLE with {other} is not offered by this version: a table has a PRIMARY KEY or a UNIQUE key"
+                )));
+            }
+        }
+    }
+    keys.dedup_by(|a, b| a.0 == b.0);
+    if keys.len() > 1 {
+        return Err(unsupported(ONE_KEY));
+    }
+    let Some((names, is_primary)) = keys.pop() else {
+        return Ok(Vec::new());
+    };
+    for field in fields.iter_mut().filter(|_| is_primary) {
+        if names
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(field.name()))
+        {
+            field.set_nullable(false);
+        }
+    }
+    Ok(names)
+}
+
+/// Refuses a column that is to be a unique key of a table that is there.
+pub(crate) fn refuse_key(column: &ColumnDef) -> Result<()> {
+    let is_key = |option: &ColumnOption| {
+        matches!(
+            option,
+            ColumnOption::PrimaryKey(_) | ColumnOption::Unique(_)
+        )
+    };
+    match column.options.iter().any(|of| is_key(&of.option)) {
+        false => Ok(()),
+        true => Err(unsupported(format!(
+            "column \"{}\": a table gets its unique key by CREATE TABLE alone",
+            column.name.value
+        ))),
+    }
+}
+
+fn check_nulls(unique: &UniqueConstraint) -> Result<()> {
+    match unique.nulls_distinct {
+        NullsDistinctOption::NotDistinct => Err(unsupported(
+            "UNIQUE NULLS NOT DISTINCT is not offered: rows with a null in their key are like no other",
+        )),
+        NullsDistinctOption::Distinct | NullsDistinctOption::None => Ok(()),
+    }
+}
+
+fn names_of(columns: &[IndexColumn]) -> Result<Vec<String>> {
+    let name = |column: &IndexColumn| match &column.column.expr {
+        Expr::Identifier(name) => Ok(name.value.clone()),
+        other => Err(unsupported(format!(
+            "{other} is no column: a key has columns alone"
+        ))),
+    };
+    columns.iter().map(name).collect()
 }
 
 /// A column, and the expression of its default.
@@ -147,6 +236,7 @@ pub(crate) fn field(column: &ColumnDef) -> Result<(Field, Option<&Expr>)> {
             ColumnOption::Null => nullable = true,
             ColumnOption::NotNull => nullable = false,
             ColumnOption::Default(value) => default = Some(value),
+            ColumnOption::PrimaryKey(_) | ColumnOption::Unique(_) => {}
             other => {
                 return Err(unsupported(format!(
                     "column \"{name}\": {other} is not offered by this version"

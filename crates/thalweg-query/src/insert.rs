@@ -24,13 +24,16 @@ use arrow::util::display::FormatOptions;
 use datafusion::common::ScalarValue;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{
-    Expr, Insert, ObjectName, Parens, Query, SetExpr, Statement as SqlStatement, TableObject,
-    UnaryOperator, Value, Values,
+    ConflictTarget, DoUpdate, Expr, Insert, ObjectName, OnConflictAction, OnInsert, Parens, Query,
+    SetExpr, SqliteOnConflict, Statement as SqlStatement, TableObject, UnaryOperator, Value,
+    Values,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_table::schema::sql_type_name;
-use thalweg_table::{Column, Error, ErrorKind, Result, Table, TableDefinition, shown_value};
+use thalweg_table::{
+    Column, Error, ErrorKind, OnDuplicate, Result, Table, TableDefinition, UniqueKey, shown_value,
+};
 
 /// The name of the table that rows go to.
 pub(crate) fn target(insert: &Insert) -> Result<String> {
@@ -56,9 +59,15 @@ fn refuse_extras(insert: &Insert) -> Result<()> {
             "INSERT OVERWRITE is not offered: DROP TABLE, then CREATE TABLE AS, stores other rows",
         ),
         (
-            insert.replace_into || insert.or.is_some() || insert.on.is_some() || insert.ignore,
-            "INSERT OR REPLACE, OR IGNORE and ON CONFLICT are not offered by this version: tables have no unique keys. \
-             SELECT ... QUALIFY row_number() OVER (PARTITION BY id ORDER BY ts DESC) = 1 gives the last row of each",
+            matches!(
+                insert.or,
+                Some(SqliteOnConflict::Rollback | SqliteOnConflict::Fail)
+            ),
+            "INSERT OR ROLLBACK and OR FAIL are not offered: an INSERT stores all rows or none, and a transaction goes on",
+        ),
+        (
+            matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_))),
+            "ON DUPLICATE KEY UPDATE is not offered: write ON CONFLICT DO UPDATE SET v = excluded.v",
         ),
         (
             insert.returning.is_some() || insert.output.is_some(),
@@ -77,6 +86,82 @@ fn refuse_extras(insert: &Insert) -> Result<()> {
         Some((_, message)) => Err(unsupported(*message)),
         None => Ok(()),
     }
+}
+
+/// What an INSERT does with rows whose unique key is there.
+#[derive(Debug)]
+pub(crate) enum OnConflict<'a> {
+    /// What the table says.
+    OfTable,
+    /// What the statement says.
+    Rule(OnDuplicate),
+    /// It changes the row that is there.
+    Update(&'a DoUpdate),
+}
+
+/// What an INSERT into a table does with rows whose unique key is there.
+pub(crate) fn on_conflict<'a>(
+    insert: &'a Insert,
+    definition: &TableDefinition,
+) -> Result<OnConflict<'a>> {
+    let wanted = match (&insert.or, &insert.on) {
+        (None, None) if insert.replace_into => OnConflict::Rule(OnDuplicate::Last),
+        (None, None) if insert.ignore => OnConflict::Rule(OnDuplicate::First),
+        (None, None) => return Ok(OnConflict::OfTable),
+        (Some(SqliteOnConflict::Replace), None) => OnConflict::Rule(OnDuplicate::Last),
+        (Some(SqliteOnConflict::Ignore), None) => OnConflict::Rule(OnDuplicate::First),
+        (Some(_), None) => OnConflict::Rule(OnDuplicate::Error),
+        (_, Some(OnInsert::OnConflict(conflict))) if insert.or.is_none() => {
+            check_target(conflict.conflict_target.as_ref(), definition)?;
+            match &conflict.action {
+                OnConflictAction::DoNothing => OnConflict::Rule(OnDuplicate::First),
+                OnConflictAction::DoUpdate(update) => OnConflict::Update(update),
+            }
+        }
+        _ => {
+            return Err(query(
+                "an INSERT says once what it does with rows whose unique key is there: OR REPLACE, OR IGNORE or ON CONFLICT",
+            ));
+        }
+    };
+    match definition.unique() {
+        Some(_) => Ok(wanted),
+        None => Err(query(
+            "the table has no unique key, so that no row can conflict: CREATE TABLE ... (..., PRIMARY KEY (device, ts)) makes one",
+        )),
+    }
+}
+
+/// Refuses a target other than the unique key of the table.
+fn check_target(target: Option<&ConflictTarget>, definition: &TableDefinition) -> Result<()> {
+    let columns = match target {
+        None => return Ok(()),
+        Some(ConflictTarget::Columns(columns)) => columns,
+        Some(ConflictTarget::OnConstraint(_)) => {
+            return Err(unsupported(
+                "ON CONFLICT ON CONSTRAINT is not offered: name the columns of the unique key, as ON CONFLICT (device, ts)",
+            ));
+        }
+    };
+    let of_key = definition.unique().map_or(&[][..], UniqueKey::columns);
+    let mut given = Vec::new();
+    for column in columns {
+        let position = definition.position_named(&column.value)?;
+        given.push(definition.columns()[position].id);
+    }
+    given.sort_unstable();
+    given.dedup();
+    let mut wanted = of_key.to_vec();
+    wanted.sort_unstable();
+    if given == wanted {
+        return Ok(());
+    }
+    let names = of_key.iter().filter_map(|id| definition.column(*id));
+    let names: Vec<&str> = names.map(|column| &*column.name).collect();
+    Err(query(format!(
+        "ON CONFLICT names other columns than the unique key of the table, which is ({})",
+        names.join(", ")
+    )))
 }
 
 /// The columns of the table that values go to, in the order of the statement.

@@ -348,6 +348,10 @@ impl Session {
             Request::Insert(insert) if !self.settings.read_only => {
                 let bound = statement.parsed.placeholders.bind(params)?;
                 let target = call.target(insert)?;
+                // Rows with unique keys are looked for.
+                if target.table.definition().unique().is_some() {
+                    return Ok(None);
+                }
                 let mut has_queries = false;
                 let rows = target.values(insert, &bound, |_| {
                     has_queries = true;

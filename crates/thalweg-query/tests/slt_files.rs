@@ -278,6 +278,7 @@ files!(
     transactions,
     type_names,
     types,
+    unique,
     update,
     using,
     window_keys,

@@ -3,7 +3,7 @@
 //! Invariants: an append that was taken is answered once; one that was not is not answered. It is prepared by its caller, and by the
 //! thread that answers only where it lost a race with a new definition.
 
-use crate::append::commit_of;
+use crate::intake::commit_of;
 use crate::table::{MAX_ATTEMPTS, Table};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ impl Table {
         answer: impl FnOnce(Result<u64>) + Send + 'static,
     ) -> Result<()> {
         self.engine().closed().check()?;
-        if self.is_in_transaction() {
+        // Those with a unique key come one after the other.
+        if self.is_in_transaction() || self.shape().definition.unique().is_some() {
             answer(self.append(batches.into_iter().map(Ok), durability));
             return Ok(());
         }

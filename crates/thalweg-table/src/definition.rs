@@ -1,7 +1,7 @@
 //! The definition of a table: its columns and how its rows are laid out; what the kernel keeps as opaque bytes.
 //!
 //! Invariants: a [`TableDefinition`] that exists is sound, whether it was created or decoded: its columns are, its layout has
-//! arranged them, the summarised ones exist, and a retention has a column of times that orders the rows. The bytes are described in `docs/format/definition.md`.
+//! arranged them, the summarised ones and those of a unique key exist, and a retention has a column of times that orders the rows. The bytes are described in `docs/format/definition.md`.
 
 mod alter;
 pub(crate) mod columns;
@@ -15,6 +15,7 @@ use crate::error::{limit, schema};
 use crate::layout::{Arrangement, Layout};
 use crate::layouts::Layouts;
 use crate::retention::Retention;
+use crate::unique::UniqueKey;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{Field, Schema, SchemaRef};
@@ -62,6 +63,7 @@ pub struct TableDefinition {
     arrangement: Arc<dyn Arrangement>,
     summaries: Summaries,
     retention: Option<Retention>,
+    unique: Option<UniqueKey>,
     /// The schema that users see; one for the life of the definition, so that batches can be compared by pointer.
     schema: SchemaRef,
     /// The ids of the columns that keys are computed from.
@@ -79,8 +81,11 @@ impl TableDefinition {
         columns: Columns,
         arrangement: Arc<dyn Arrangement>,
         summaries: Summaries,
-        retention: Option<Retention>,
+        (retention, unique): (Option<Retention>, Option<UniqueKey>),
     ) -> Result<Self> {
+        if let Some(unique) = &unique {
+            unique.check(&columns)?;
+        }
         let all = columns.as_slice();
         if let Summaries::Columns(ids) = &summaries
             && !(ids.windows(2).all(|pair| pair[0] < pair[1])
@@ -110,6 +115,7 @@ impl TableDefinition {
             arrangement,
             summaries,
             retention,
+            unique,
         })
     }
 
@@ -146,6 +152,11 @@ impl TableDefinition {
         options.extend(summaries.map(|summaries| ("summaries", summaries)));
         let retention = self.retention.map(Retention::to_text);
         options.extend(retention.map(|retention| ("retention", retention)));
+        if let Some(unique) = &self.unique {
+            let names: Vec<&str> = unique.columns().iter().filter_map(named).collect();
+            options.push(("unique", names.join(", ")));
+            options.push(("on_duplicate", unique.on_duplicate().name().to_owned()));
+        }
         options
     }
 
@@ -163,6 +174,11 @@ impl TableDefinition {
     /// For how long rows stay, if not until they are deleted.
     pub fn retention(&self) -> Option<Retention> {
         self.retention
+    }
+
+    /// The columns whose values together belong to one row alone, if there are such.
+    pub fn unique(&self) -> Option<&UniqueKey> {
+        self.unique.as_ref()
     }
 
     /// The ids of the columns that keys are computed from; none where rows are ordered by arrival alone.

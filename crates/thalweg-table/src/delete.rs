@@ -7,9 +7,11 @@
 //!   of it are hidden as a whole, and of blocks that stick out themselves the keys are read.
 //! - What is hidden already is not hidden again: the rows that a call reports are those that it has deleted.
 
-use crate::append::{NewRows, add_to_draft, stage_before, stage_many};
 use crate::deleted_rows::Block;
+use crate::draft_rows::{add_to_draft, stage_before, stage_many};
 use crate::drafts::{DraftChange, Drafts, abandon};
+use crate::duplicates::{concat_keys, refuse_duplicates, row_is_hidden};
+use crate::intake::NewRows;
 use crate::placed_rows::{PickedRows, PlacedRows};
 use crate::range::KeyRange;
 use crate::reader::Reader;
@@ -23,7 +25,7 @@ use thalweg_kernel::index::{Entry, ItemName, Place, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
 use thalweg_kernel::orders::{OrderReplace, ReplaceEdit};
 use thalweg_kernel::{
-    Commit, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, OpenRows, Result,
+    Commit, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, OpenRows, Producer, Result,
 };
 
 /// Attempts that may lose a race against another commit. From the third on the deletion has the turn of its table, so that only
@@ -73,25 +75,34 @@ impl Table {
         durability: Option<Durability>,
         pick: &mut dyn FnMut() -> Result<RowsToDelete>,
     ) -> Result<u64> {
-        self.edit_rows(durability, &mut |_| pick())
+        self.edit_rows(durability, AddedKeys::None, &mut |_| pick())
     }
 
     /// Deletes the rows that `pick` returns and stores those that it hands over, in one commit, and returns how many were deleted. It
-    /// is called again as [`Self::delete_picked`] says.
+    /// is called again as [`Self::delete_picked`] says. Of a table with a unique key `keys` says which keys the stored rows have.
     ///
     /// # Errors
-    /// As [`Self::delete_picked`]; those of [`Self::append`] for the rows to be stored. Nothing has changed then.
+    /// As [`Self::delete_picked`]; those of [`Self::append`] for the rows to be stored; `AlreadyExists` where two rows would have one
+    /// unique key. Nothing has changed then.
     pub fn edit_rows(
         &self,
         durability: Option<Durability>,
+        keys: AddedKeys,
         pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
     ) -> Result<u64> {
-        if let Some(drafts) = self.drafts() {
-            self.engine().closed().check()?;
-            return change_draft(self, drafts, &mut || Change::of_picked(self, pick));
-        }
         let durability = durability.unwrap_or(self.engine().options().durability);
-        let rows = self.commit_change(durability, pick)?;
+        let unique = self.shape().definition.unique().is_some();
+        let turns = (keys == AddedKeys::Any && unique && !self.is_in_transaction())
+            .then(|| self.engine().key_turns_of(self.id()))
+            .transpose()?;
+        let turn = turns
+            .as_ref()
+            .map(|turns| turns.wait(self.engine().closed()));
+        let _turn = turn.transpose()?;
+        let rows = self.change_rows((None, durability), keys, pick)?;
+        if self.is_in_transaction() {
+            return Ok(rows);
+        }
         if rows == 0 && durability == Durability::Disk {
             // That they were deleted already is to survive a power cut as well.
             self.engine().kernel().flush()?;
@@ -101,21 +112,41 @@ impl Table {
 
     /// As [`Self::delete_range`], on disk; where nothing is left to delete, nothing is written or synced.
     pub(crate) fn delete_on_disk(&self, keys: KeyRange) -> Result<u64> {
-        self.commit_change(Durability::Disk, &mut |_| Ok(RowsToDelete::Keys(keys)))
+        self.change_rows((None, Durability::Disk), AddedKeys::None, &mut |_| {
+            Ok(RowsToDelete::Keys(keys))
+        })
     }
 
-    fn commit_change(
+    /// As [`Self::edit_rows`]. Where keys may be added, the caller has the turn of the keys; where nothing is changed, nothing is
+    /// written or synced.
+    pub(crate) fn change_rows(
         &self,
-        durability: Durability,
+        (producer, durability): (Option<Producer>, Durability),
+        keys: AddedKeys,
         pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
     ) -> Result<u64> {
         self.engine().closed().check()?;
         let kernel = self.engine().kernel();
-        let mut plan = || Change::of_picked(self, pick);
-        change_by(self, &mut plan, &mut |commit| {
+        let mut plan = || Change::of_picked(self, keys, pick);
+        if let Some(drafts) = self.drafts() {
+            return change_draft(self, drafts, &mut plan);
+        }
+        change_by(self, &mut plan, &mut |mut commit| {
+            commit.producer = producer;
             kernel.commit(commit, durability).map(|_| ())
         })
     }
+}
+
+/// The unique keys of rows that a statement stores, as far as the table may lack them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddedKeys {
+    /// None: each row has the key of one that the statement deletes.
+    None,
+    /// Any: they are compared with those of the table, and where a row would share one, nothing is stored.
+    Any,
+    /// Any, which the caller has compared already.
+    Checked,
 }
 
 /// The rows that a statement deletes.
@@ -230,12 +261,13 @@ impl Change {
     /// Of the rows that a statement picks, and of those that it stores.
     fn of_picked(
         table: &Table,
+        keys: AddedKeys,
         pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
     ) -> Result<Self> {
         // What is stored has the columns of the view that it is made from.
         table.refresh()?;
         let shape = table.shape();
-        let mut new = NewRows::new(table, &shape);
+        let mut new = NewRows::new(table, &shape, keys == AddedKeys::Any);
         let named = |error| table.name_error(error);
         let changed = || {
             let message = "the definition of the table changed meanwhile";
@@ -249,6 +281,14 @@ impl Change {
         let (view, deletion) = Deletion::of_picked(table, picked).map_err(named)?;
         if new.rows() > 0 && view.snapshot().definition_version != shape.version {
             return Err(changed());
+        }
+        if let Some(keys) = new.take_keys().filter(|keys| !keys.is_empty())
+            && let Some(unique) = shape.definition.unique()
+        {
+            let goes = |row| row_is_hidden(&deletion.masks, row);
+            let checked =
+                concat_keys(&keys).and_then(|keys| refuse_duplicates(&view, unique, &keys, &goes));
+            checked.map_err(named)?;
         }
         let (added, added_rows) = new
             .finish(deletion.masks.len_bytes() as u64)
@@ -580,7 +620,11 @@ mod tests {
         let merging = engine.maintenance().wait(&|| true).unwrap();
         let mut attempts = 0;
         let keys = KeyRange { first: 1, last: 2 };
-        let mut plan = || Change::of_picked(&table, &mut |_| Ok(RowsToDelete::Keys(keys)));
+        let mut plan = || {
+            Change::of_picked(&table, AddedKeys::None, &mut |_| {
+                Ok(RowsToDelete::Keys(keys))
+            })
+        };
         let deleted = change_by(&table, &mut plan, &mut |commit| {
             attempts += 1;
             if attempts < 8 {

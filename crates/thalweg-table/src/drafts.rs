@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::{limit, query};
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_env::sync::{Mutex, MutexGuard};
 use thalweg_kernel::index::{Entry, ItemName, PageLoader};
 use thalweg_kernel::masks::{ItemMask, MaskEdit, PartMask};
@@ -28,6 +29,8 @@ const TOO_OLD: &str = "the transaction was rolled back: it was open for longer t
 pub(crate) struct Drafts {
     engine: Engine,
     began_ns: u64,
+    /// How long the transaction may be open.
+    max_age: Duration,
     state: Mutex<State>,
 }
 
@@ -78,8 +81,8 @@ impl DraftChange {
 }
 
 impl Drafts {
-    /// The changes of a transaction that begins with the newest snapshot.
-    pub(crate) fn new(engine: &Engine) -> Result<Self> {
+    /// The changes of a transaction that begins with the newest snapshot, and is open for so long at most.
+    pub(crate) fn new(engine: &Engine, max_age: Duration) -> Result<Self> {
         let state = State {
             base: Some(engine.newest()?),
             tables: BTreeMap::new(),
@@ -88,6 +91,7 @@ impl Drafts {
         };
         Ok(Self {
             began_ns: engine.env().clock().monotonic_ns(),
+            max_age,
             engine: engine.clone(),
             state: Mutex::new(state),
         })
@@ -97,7 +101,7 @@ impl Drafts {
         let mut state = self.state.lock();
         let now_ns = self.engine.env().clock().monotonic_ns();
         let age_ns = u128::from(now_ns.saturating_sub(self.began_ns));
-        if age_ns > self.engine.options().max_snapshot_age.as_nanos() {
+        if age_ns > self.max_age.as_nanos() {
             self.give_up(&mut state, TOO_OLD);
         }
         match state.ended {
@@ -285,6 +289,11 @@ impl Draft {
             }
         }
         Ok(())
+    }
+
+    /// Whether it has new rows, be they hidden.
+    pub(crate) fn has_new_rows(&self) -> bool {
+        self.raw_bytes > 0 || !self.roots.is_empty()
     }
 
     /// The rows that it hides of those that other commits have brought.

@@ -8,6 +8,7 @@ use crate::column::Encoders;
 use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::jobs::board::{Board, JobLimits, JobThread, MaintenanceMode};
+use crate::key_index::KeyIndexes;
 use crate::layouts::Layouts;
 use crate::left_rows::AllLeftRows;
 use crate::maintain::raw_sizes::RawSizes;
@@ -41,6 +42,9 @@ pub struct EngineOptions {
     pub sync_interval: Duration,
     /// Memory that queries may take together; enforced by the layer that runs them.
     pub memory_limit_bytes: Option<u64>,
+    /// Memory for the unique keys of tables that do not hold the time: of tables with more, their key columns are read for each
+    /// append.
+    pub key_index_bytes: u64,
     /// Full size of a log segment.
     pub segment_bytes: u64,
     /// Files that only older snapshots of reading processes need may be removed: those get `SnapshotExpired`. Snapshots of
@@ -109,6 +113,7 @@ impl Default for EngineOptions {
             cache_bytes: kernel.cache_bytes,
             threads: 0,
             sync_interval: kernel.sync_interval,
+            key_index_bytes: 512 << 20,
             memory_limit_bytes: None,
             segment_bytes: kernel.segment_bytes,
             max_snapshot_age: kernel.max_snapshot_age,
@@ -159,6 +164,8 @@ struct Inner {
     maintenance: Turns<Maintenance>,
     /// Taken by whoever deletes rows of a table or merges its blocks, and was refused before.
     table_turns: AllTurns,
+    key_turns: AllTurns,
+    key_indexes: KeyIndexes,
     /// A table was dropped since somebody last took that: the drop itself must not wait for a turn.
     has_dropped: AtomicBool,
     /// The state of the jobs.
@@ -195,6 +202,17 @@ impl Engine {
     ) -> Self {
         // Who had it open before may have left some.
         let may_have_garbage = kernel.is_writer();
+        // Without it keys are told apart all the same, by their values.
+        let seed = kernel
+            .store()
+            .env()
+            .entropy()
+            .random_u64()
+            .unwrap_or_default();
+        let of_limit = options.memory_limit_bytes.map(|bytes| bytes / 4);
+        let key_bytes = of_limit.map_or(options.key_index_bytes, |bytes| {
+            bytes.min(options.key_index_bytes)
+        });
         let inner = Arc::new(Inner {
             kernel,
             options,
@@ -208,6 +226,8 @@ impl Engine {
                 ..Maintenance::default()
             }),
             table_turns: AllTurns::default(),
+            key_turns: AllTurns::default(),
+            key_indexes: KeyIndexes::new(seed, key_bytes),
             has_dropped: AtomicBool::new(false),
             board: Arc::default(),
         });
@@ -319,6 +339,18 @@ impl Engine {
     pub(crate) fn turns_of(&self, table: TableId) -> Result<Arc<TableTurns>> {
         self.handle.inner.closed.check()?;
         Ok(self.handle.inner.table_turns.of(table))
+    }
+
+    /// The turns of those who store rows with unique keys that a table may lack. They are waited for before those of
+    /// [`Self::turns_of`], and of several tables in the order of their numbers.
+    pub(crate) fn key_turns_of(&self, table: TableId) -> Result<Arc<TableTurns>> {
+        self.handle.inner.closed.check()?;
+        Ok(self.handle.inner.key_turns.of(table))
+    }
+
+    /// The unique keys of tables in memory.
+    pub(crate) fn key_indexes(&self) -> &KeyIndexes {
+        &self.handle.inner.key_indexes
     }
 
     /// Lets go of what is kept of tables that were dropped.

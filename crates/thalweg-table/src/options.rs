@@ -11,7 +11,7 @@ use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The options of all layouts.
-const COMMON: [&str; 3] = ["layout", "summaries", "retention"];
+const COMMON: [&str; 5] = ["layout", "summaries", "retention", "unique", "on_duplicate"];
 /// Options of layouts and indexes that this version does not offer: asking for one is no typing mistake.
 const LATER: [&str; 11] = [
     "index",
@@ -54,6 +54,10 @@ pub struct CreateOptions {
     pub summaries: SummaryOption,
     /// For how long rows stay, as users write it: "90 days". `None`: until they are deleted.
     pub retention: Option<String>,
+    /// The columns whose values together belong to one row alone, by name.
+    pub unique: Vec<String>,
+    /// Which of two rows with one key is kept, as users write it: "last", "first" or "error". `None` is "error".
+    pub on_duplicate: Option<String>,
     /// The values of columns, by name, in rows that are stored without them: null for the others.
     pub defaults: Vec<(String, Constant)>,
 }
@@ -92,6 +96,8 @@ impl CreateOptions {
             "layout" => self.layout = Some(value),
             "summaries" => self.summaries = SummaryOption::parse(&value),
             "retention" => self.retention = Some(value),
+            "unique" => self.unique = names(&value),
+            "on_duplicate" => self.on_duplicate = Some(value),
             _ => {
                 self.layout_options.retain(|(given, _)| *given != name);
                 self.layout_options.push((name, value));
@@ -167,6 +173,11 @@ fn check_names(layout: &dyn Layout, given: &[(String, String)]) -> Result<()> {
     )))
 }
 
+/// The names of a list.
+fn names(text: &str) -> Vec<String> {
+    text.split(',').map(|name| name.trim().to_owned()).collect()
+}
+
 impl SummaryOption {
     /// `auto`, `all`, `none` or a list of column names.
     fn parse(text: &str) -> Self {
@@ -174,7 +185,7 @@ impl SummaryOption {
             "auto" | "" => Self::Auto,
             "all" => Self::All,
             "none" => Self::None,
-            _ => Self::Columns(text.split(',').map(|name| name.trim().to_owned()).collect()),
+            _ => Self::Columns(names(text)),
         }
     }
 

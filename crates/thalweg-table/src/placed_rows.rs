@@ -6,6 +6,7 @@
 use crate::definition::TableDefinition;
 use crate::deleted_rows::{Block, DeletedRows, push_open_rows, step_into};
 use crate::nans::with_one_nan;
+use crate::piece::{Piece, RowAt};
 use crate::range::KeyRange;
 use crate::reader::{Reader, column_id};
 use crate::rows::RowsDecoder;
@@ -33,16 +34,11 @@ pub struct PlacedRows {
     pieces: Vec<Piece>,
 }
 
-/// Rows that lie together.
-#[derive(Debug)]
-pub(crate) enum Piece {
-    Block {
-        block: Block,
-        place: Place,
-        /// Rows of the item that it lies in.
-        item_rows: u64,
-    },
-    Open(OpenRows),
+/// Which pieces of a table are wanted.
+pub(crate) struct Wanted<'a> {
+    /// Whether an entry can have wanted rows below it, given its place if it is an item or in one.
+    pub(crate) entry: &'a dyn Fn(&Entry, Option<Place>) -> bool,
+    pub(crate) open: &'a dyn Fn(&OpenRows) -> bool,
 }
 
 /// Some rows of [`PlacedRows`], by their places.
@@ -87,12 +83,35 @@ impl PlacedRows {
     /// # Errors
     /// `Invalid` for columns that do not exist; those of reading the index.
     pub fn new(view: &TableView, request: &ScanRequest) -> Result<Self> {
-        let pieces = pieces(view, request).map_err(|error| view.named().in_words(error))?;
+        let all = Wanted {
+            entry: &|_, _| true,
+            open: &|_| true,
+        };
+        Self::of_wanted(view, request, &all)
+    }
+
+    /// As [`Self::new`], of the wanted pieces alone.
+    pub(crate) fn of_wanted(
+        view: &TableView,
+        request: &ScanRequest,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self> {
+        let pieces = pieces(view, request, wanted);
+        let pieces = pieces.map_err(|error| view.named().in_words(error))?;
         Ok(Self {
             view: view.clone(),
             request: request.clone(),
             pieces,
         })
+    }
+
+    /// Rows of pieces that the view has.
+    pub(crate) fn of_pieces(view: &TableView, request: &ScanRequest, pieces: Vec<Piece>) -> Self {
+        Self {
+            view: view.clone(),
+            request: request.clone(),
+            pieces,
+        }
     }
 
     /// How many pieces there are.
@@ -104,6 +123,22 @@ impl PlacedRows {
     /// The pieces, in the order of their numbers.
     pub(crate) fn all(&self) -> &[Piece] {
         &self.pieces
+    }
+
+    /// Where the row of a place is; `None` for a place of other rows.
+    pub(crate) fn row_at(&self, place: u64) -> Option<RowAt> {
+        let (piece, position) = parts_of(place);
+        Some(match self.pieces.get(piece as usize)? {
+            Piece::Block { place, .. } => RowAt::Block {
+                place: *place,
+                position,
+            },
+            Piece::Open(open) => RowAt::Open {
+                commit: open.commit,
+                part: open.number,
+                position,
+            },
+        })
     }
 
     /// How many rows all pieces have together.
@@ -217,7 +252,7 @@ fn too_many_blocks() -> Error {
 }
 
 /// The blocks and open rows that can have a wanted row.
-fn pieces(view: &TableView, request: &ScanRequest) -> Result<Vec<Piece>> {
+fn pieces(view: &TableView, request: &ScanRequest, wanted: &Wanted<'_>) -> Result<Vec<Piece>> {
     let (table, definition) = (view.snapshot(), view.definition());
     let keys = wanted_keys(definition, request);
     if keys.is_empty() {
@@ -232,7 +267,9 @@ fn pieces(view: &TableView, request: &ScanRequest) -> Result<Vec<Piece>> {
     let mut walk = table.tree.walk(Some(keys.first..=keys.last), store);
     let (mut pieces, mut item_rows) = (Vec::new(), BTreeMap::new());
     while let Some(entry) = walk.next_at(|entry: &Entry, place| {
-        if ranges.iter().any(|(id, range)| entry.prunes(*id, range)) {
+        if !(wanted.entry)(entry, place)
+            || ranges.iter().any(|(id, range)| entry.prunes(*id, range))
+        {
             return Step::Skip;
         }
         if let Some(place) = place.filter(|place| place.item == ItemName::of(entry)) {
@@ -250,7 +287,7 @@ fn pieces(view: &TableView, request: &ScanRequest) -> Result<Vec<Piece>> {
     }
     let open = table.open_rows().filter(|open| {
         let (first, last) = (open.part.key_min, open.part.key_max);
-        !keys.intersect(KeyRange { first, last }).is_empty()
+        !keys.intersect(KeyRange { first, last }).is_empty() && (wanted.open)(open)
     });
     pieces.extend(open.cloned().map(Piece::Open));
     Ok(pieces)

@@ -6,11 +6,11 @@
 //! sections by commit, because nothing else was committed within one. Deleted rows are left out; what rows are late for is the
 //! largest key of all rows, deleted ones too.
 
-use crate::append::cutter;
 use crate::column::BlockEncoder;
 use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::deleted_rows::{DeletedRows, push_open_rows};
+use crate::intake::cutter;
 use crate::order::{ascending_positions, sorted_batch};
 use crate::rows::RowsDecoder;
 use std::sync::Arc;

@@ -8,11 +8,12 @@
 //! - Commits that are under way when the turn is taken may still refuse its holder, each of them once. Appends and the encoding of
 //!   open rows never wait.
 
+use crate::closed::Closed;
 use crate::turns::{Turn, Turns};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use thalweg_env::sync::Mutex;
-use thalweg_kernel::TableId;
+use thalweg_kernel::{Result, TableId};
 
 /// Attempts that are refused before the turn is waited for.
 pub(crate) const CONFLICTS_WITHOUT_TURN: u32 = 2;
@@ -48,6 +49,19 @@ impl AllTurns {
 }
 
 impl TableTurns {
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// When the database is closed meanwhile.
+    pub(crate) fn wait(&self, closed: &Closed) -> Result<Turn<'_, ()>> {
+        loop {
+            if let Some(turn) = self.0.wait(&|| closed.check().is_ok()) {
+                return Ok(turn);
+            }
+            closed.check()?;
+        }
+    }
+
     /// No turn yet.
     pub(crate) fn none(&self) -> TurnOrNone<'_> {
         TurnOrNone {

@@ -13,22 +13,27 @@
 
 mod moved;
 
-use crate::append::{commit_of_new_rows, lists};
 use crate::catalog::DatabaseView;
+use crate::draft_rows::commit_of_new_rows;
 use crate::drafts::{Draft, Drafts, abandon, roots_of};
+use crate::duplicates::{each_keys, refuse_duplicates, row_is_hidden};
 use crate::engine::{AppendLimits, Engine};
 use crate::error::query;
+use crate::intake::lists;
+use crate::piece::Piece;
 use crate::table::{Table, TableView};
 use crate::table_turns::{TableTurns, TurnOrNone};
+use crate::turns::Turn;
 use moved::found_again;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_kernel::index::{Entry, ItemName};
 use thalweg_kernel::masks::{ItemMask, MaskEdit};
 use thalweg_kernel::orders::AddHead;
 use thalweg_kernel::{
-    Commit, CommitNo, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, Result,
+    Commit, CommitNo, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, Producer, Result,
 };
 
 /// Commits that may come in between while a transaction is committed.
@@ -77,6 +82,11 @@ impl Engine {
     /// # Errors
     /// `Unavailable` for a database that was opened read-only.
     pub fn transaction(&self) -> Result<Transaction> {
+        self.transaction_of(self.options().max_snapshot_age)
+    }
+
+    /// A transaction that may be open for so long.
+    pub(crate) fn transaction_of(&self, max_age: Duration) -> Result<Transaction> {
         self.closed().check()?;
         if !self.kernel().is_writer() {
             let message =
@@ -84,7 +94,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
         Ok(Transaction {
-            drafts: Arc::new(Drafts::new(self)?),
+            drafts: Arc::new(Drafts::new(self, max_age)?),
             engine: self.clone(),
         })
     }
@@ -98,6 +108,11 @@ impl Transaction {
     pub fn table(&self, name: &str) -> Result<Table> {
         let table = self.snapshot()?.handle(name)?;
         Ok(table.inside(&self.drafts))
+    }
+
+    /// A handle of the same table inside the transaction.
+    pub(crate) fn inside(&self, table: &Table) -> Table {
+        table.clone().inside(&self.drafts)
     }
 
     /// All tables as the transaction sees them now.
@@ -114,6 +129,26 @@ impl Transaction {
     /// `Query` where another commit has changed a row that this one changes, or when the transaction is over; `NotFound` for a table
     /// that was dropped. Nothing was stored then, and the transaction is over.
     pub fn commit(&self, durability: Option<Durability>) -> Result<()> {
+        let mut changes = self.end()?;
+        let durability = durability.unwrap_or(self.engine.options().durability);
+        let turns = changes.key_turns()?;
+        let waited = turns.iter().map(|turns| turns.wait(self.engine.closed()));
+        let _turns: Vec<Turn<'_, ()>> = waited.collect::<Result<_>>()?;
+        changes.check_keys()?;
+        changes.store(None, durability)
+    }
+
+    /// As [`Self::commit`], by a caller that has had the turns of the keys of all tables since before the transaction began.
+    pub(crate) fn commit_in_turn(
+        &self,
+        producer: Option<Producer>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.end()?.store(producer, durability)
+    }
+
+    /// Ends the transaction, whose changes go with what is returned unless they are stored.
+    fn end(&self) -> Result<Changes<'_>> {
         self.engine.closed().check()?;
         let mut changes = Changes {
             engine: &self.engine,
@@ -126,11 +161,10 @@ impl Transaction {
                 Err(error) => failed = Some(error),
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
+        match failed {
+            None => Ok(changes),
+            Some(error) => Err(error),
         }
-        let durability = durability.unwrap_or(self.engine.options().durability);
-        changes.store(durability)
     }
 
     /// Gives all changes up. Of a transaction that is over nothing is left to be given up.
@@ -178,7 +212,22 @@ struct Changed {
 }
 
 impl Changes<'_> {
-    fn store(&mut self, durability: Durability) -> Result<()> {
+    /// The turns of the keys of the tables that get rows, in the order of their numbers.
+    fn key_turns(&self) -> Result<Vec<Arc<TableTurns>>> {
+        let unique = self.tables.iter().filter(|changed| changed.may_add_keys());
+        unique
+            .map(|changed| self.engine.key_turns_of(changed.table.id()))
+            .collect()
+    }
+
+    /// Refuses new rows with unique keys that other commits have stored meanwhile.
+    fn check_keys(&mut self) -> Result<()> {
+        let unique = self.tables.iter_mut();
+        let mut unique = unique.filter(|changed| changed.may_add_keys());
+        unique.try_for_each(Changed::check_keys)
+    }
+
+    fn store(&mut self, producer: Option<Producer>, durability: Durability) -> Result<()> {
         let (mut conflicts, mut has_made_room) = (0, false);
         let closed = self.engine.closed();
         // Rows that are added alone wait for nobody.
@@ -192,10 +241,11 @@ impl Changes<'_> {
             if !wait_if_due(&mut turns, conflicts, &|| closed.check().is_ok()) {
                 closed.check()?;
             }
-            let commit = self.commit()?;
+            let mut commit = self.commit()?;
             if commit.is_empty() {
                 return Ok(());
             }
+            commit.producer = producer;
             let made = roots_of(&commit.edits);
             let Err(error) = self.engine.kernel().commit(commit, durability) else {
                 self.forget_stored(&made);
@@ -205,7 +255,8 @@ impl Changes<'_> {
             match error.kind() {
                 ErrorKind::Conflict if conflicts < MAX_CONFLICTS => {
                     conflicts += 1;
-                    self.tables.iter_mut().try_for_each(Changed::find_again)?;
+                    let mut tables = self.tables.iter_mut();
+                    tables.try_for_each(|changed| changed.find_again().map(|_| ()))?;
                 }
                 ErrorKind::Limit
                     if !has_made_room && self.engine.kernel().mask_bytes()? > MANY_MASKS_BYTES =>
@@ -406,8 +457,45 @@ impl Changed {
         })
     }
 
-    /// Looks for the rows that go where they are by now.
-    fn find_again(&mut self) -> Result<()> {
+    /// Whether it has new rows of a table with a unique key.
+    fn may_add_keys(&self) -> bool {
+        self.base.definition().unique().is_some() && self.draft.has_new_rows()
+    }
+
+    /// Refuses new rows with keys that others have stored since the transaction began.
+    fn check_keys(&mut self) -> Result<()> {
+        let newest = self.table.view()?;
+        let base = self.base.snapshot().commit();
+        let definition = Arc::clone(self.base.definition());
+        let Some(unique) = definition
+            .unique()
+            .filter(|_| newest.snapshot().commit() > base)
+        else {
+            return Ok(());
+        };
+        // The rows that go are named by where they are in the newest snapshot.
+        let newest = self.find_again()?;
+        let goes = |row| row_is_hidden(&self.masks, row);
+        let own = TableView::new(self.table.engine().share(), self.draft.table.view())?;
+        let is_own = |piece: &Piece| match piece {
+            Piece::Block { place, .. } => place.item.key.commit > base,
+            Piece::Open(open) => open.commit > base,
+        };
+        let checked = each_keys(&own, unique, &is_own, &mut |keys| {
+            refuse_duplicates(&newest, unique, &keys, &goes)
+        });
+        checked.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => query(format!(
+                "table \"{}\": another commit has stored a row with a unique key of this transaction, which was rolled back: run it \
+                 again ({error})",
+                self.base.name()
+            )),
+            _ => self.table.name_error(error),
+        })
+    }
+
+    /// Looks for the rows that go where they are by now, and returns the view of that.
+    fn find_again(&mut self) -> Result<TableView> {
         let base = self.base.snapshot();
         let newest = self.table.view()?;
         if newest.snapshot().definition_version != base.definition_version {
@@ -418,6 +506,6 @@ impl Changed {
         }
         self.masks = found_again(&self.base, &self.draft.masks(), &newest)
             .map_err(|error| self.table.name_error(error))?;
-        Ok(())
+        Ok(newest)
     }
 }

@@ -16,9 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
-    AggregateRequest, Alteration, AppendLimits, Constant, CreateOptions, Durability, Engine,
-    EngineOptions, ErrorKind, KeyRange, PickedRows, PlacedRows, RowsToDelete, ScanRequest, Table,
-    Value, constant_of,
+    AddedKeys, AggregateRequest, Alteration, AppendLimits, Constant, CreateOptions, Durability,
+    Engine, EngineOptions, ErrorKind, KeyRange, PickedRows, PlacedRows, RowsToDelete, ScanRequest,
+    Table, Value, constant_of,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -261,7 +261,7 @@ impl Model {
             }
         }
         let place = self.columns.len() - 1;
-        let updated = table.edit_rows(PROCESS, &mut |stored| {
+        let updated = table.edit_rows(PROCESS, AddedKeys::Any, &mut |stored| {
             let view = table.view()?;
             let rows = Arc::new(PlacedRows::new(&view, &ScanRequest::default())?);
             let mut picked = PickedRows::default();

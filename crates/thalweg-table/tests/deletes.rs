@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
-    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
+    AddedKeys, AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
     PickedRows, PlacedRows, RowsToDelete, ScanRequest, Table, Value,
 };
 
@@ -144,7 +144,7 @@ fn rows_are_deleted_once_while_others_append_and_maintain() {
 /// Adds one to the numbers of all rows with a time. It takes their numbers from the same snapshot as their places.
 fn count_up(table: &Table, time: i64) -> thalweg_table::Result<u64> {
     let keys = KeyRange::from(time..=time);
-    table.edit_rows(PROCESS, &mut |stored| {
+    table.edit_rows(PROCESS, AddedKeys::Any, &mut |stored| {
         let request = ScanRequest {
             keys,
             ..ScanRequest::default()

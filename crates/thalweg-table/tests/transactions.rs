@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
 use thalweg_table::{
-    AggregateRequest, AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind,
-    KeyRange, MaintenanceMode, PickedRows, PlacedRows, RowsToDelete, ScanRequest, Table, TableView,
-    Transaction, Value,
+    AddedKeys, AggregateRequest, AppendLimits, CreateOptions, Durability, Engine, EngineOptions,
+    ErrorKind, KeyRange, MaintenanceMode, PickedRows, PlacedRows, RowsToDelete, ScanRequest, Table,
+    TableView, Transaction, Value,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -125,7 +125,7 @@ fn check(view: &TableView, model: &Rows) {
 
 /// Deletes or changes the rows with some numbers: those for which `change` gives a value get this one.
 fn change(table: &Table, numbers: &BTreeSet<i64>, change: &dyn Fn(i64) -> Option<i64>) -> u64 {
-    let edit = table.edit_rows(PROCESS, &mut |new| {
+    let edit = table.edit_rows(PROCESS, AddedKeys::Any, &mut |new| {
         let rows = Arc::new(PlacedRows::new(&table.view()?, &ScanRequest::default())?);
         let reader = rows.reader()?;
         let mut picked = PickedRows::default();
@@ -432,7 +432,7 @@ fn of_equal_rows_as_many_go_as_were_deleted() {
     let transaction = engine.transaction().unwrap();
     let inside = transaction.table("a").unwrap();
     // All but one of those in the block, all but one of those that are open.
-    let deleted = inside.edit_rows(None, &mut |_| {
+    let deleted = inside.edit_rows(None, AddedKeys::Any, &mut |_| {
         let rows = Arc::new(PlacedRows::new(&inside.view()?, &ScanRequest::default())?);
         let reader = rows.reader()?;
         let mut picked = PickedRows::default();
@@ -520,7 +520,7 @@ fn statements_of_one_transaction_at_the_same_time_lose_nothing() {
         .append([Ok(batch(&(0..4).map(|n| (n, (n, 0))).collect()))], None)
         .unwrap();
     let add_one = |number: i64| {
-        let edit = inside.edit_rows(None, &mut |new| {
+        let edit = inside.edit_rows(None, AddedKeys::Any, &mut |new| {
             let view = inside.view()?;
             let value = scanned(&view)[&number].1 + 1;
             let rows = Arc::new(PlacedRows::new(&view, &ScanRequest::default())?);

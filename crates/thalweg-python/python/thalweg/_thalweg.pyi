@@ -114,6 +114,8 @@ class Database:
         split: regular cuts of time, as "1 day".
         block_rows: rows of a full block; 4,096 by default.
         summaries: "auto", "all", "none", or the columns that blocks are summarised by.
+        unique: the columns whose values together belong to one row alone, as ["device", "ts"].
+        on_duplicate: which of two rows of one unique key is kept: "last", "first", or "error", which stores neither.
         retention: rows older than this are deleted, by the clock of the machine: "90 days", or a timedelta.
 
         >>> import thalweg

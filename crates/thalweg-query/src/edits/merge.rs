@@ -4,8 +4,8 @@
 //! its rows alone, and keep their types: values of two clauses never become one type.
 
 use super::{
-    Action, EditQuery, Editing, alias_of, assignments, column_of, numbered, place_of, placed,
-    selecting, stored, target,
+    Action, EditQuery, Editing, alias_of, assign_keys, assignments, column_of, numbered, place_of,
+    placed, selecting, stored, target,
 };
 use crate::error::{query, unsupported};
 use crate::parse::{table_name, written};
@@ -34,7 +34,12 @@ pub(crate) struct Merging {
     on: Expr,
     clauses: Vec<MergeClause>,
     with: Option<With>,
+    repeated: &'static str,
 }
+
+/// The error where several rows of the source match one of the table.
+const REPEATED: &str = "a row of the table matches several rows of the source, and a MERGE changes a row once: let the source have one \
+                        for each, as in USING (SELECT DISTINCT ON (id) * FROM other ORDER BY id, ts DESC) AS source";
 
 impl Merging {
     pub(crate) fn of(merge: &Merge, with: Option<&With>) -> Result<Self> {
@@ -63,7 +68,13 @@ impl Merging {
             on: (*merge.on).clone(),
             clauses: merge.clauses.clone(),
             with: with.cloned(),
+            repeated: REPEATED,
         })
+    }
+
+    /// With another error where several rows of the source match one of the table.
+    pub(super) fn with_repeated(self, repeated: &'static str) -> Self {
+        Self { repeated, ..self }
     }
 
     /// The source and the table, joined as the clauses want it.
@@ -233,6 +244,11 @@ fn of_side(clause: &MergeClause, value: &Expr, (alias, source): (&Ident, &Ident)
         MergeClauseKind::NotMatchedBySource => alias,
         MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => source,
     };
+    qualified(value, side)
+}
+
+/// An expression whose names without a table mean columns of this one, outside of subqueries.
+pub(super) fn qualified(value: &Expr, side: &Ident) -> Expr {
     struct Qualify<'a> {
         side: &'a Ident,
         queries: usize,
@@ -413,9 +429,16 @@ impl Editing for Merging {
         selecting(self.with.as_ref(), values, from, None)
     }
 
+    fn adds_keys(&self, definition: &TableDefinition) -> bool {
+        self.clauses.iter().any(|clause| match &clause.action {
+            MergeAction::Insert(_) => definition.unique().is_some(),
+            MergeAction::Update(update) => assign_keys(&update.assignments, definition),
+            MergeAction::Delete { .. } => false,
+        })
+    }
+
     fn repeated(&self) -> &'static str {
-        "a row of the table matches several rows of the source, and a MERGE changes a row once: let the source have one for each, as \
-         in USING (SELECT DISTINCT ON (id) * FROM other ORDER BY id, ts DESC) AS source"
+        self.repeated
     }
 }
 

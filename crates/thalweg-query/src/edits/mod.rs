@@ -6,6 +6,7 @@
 pub(crate) mod delete;
 mod merge;
 mod update;
+mod upsert;
 
 use crate::defaults::default_of;
 use crate::error::{query, unsupported};
@@ -18,8 +19,25 @@ use datafusion_sql::sqlparser::ast::{
     Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, UnaryOperator, Value, With,
 };
 pub(crate) use merge::Merging;
-use thalweg_table::{Column, Result, TableDefinition};
+use thalweg_table::{Column, Result, TableDefinition, UniqueKey};
 pub(crate) use update::Updating;
+pub(crate) use upsert::{EXCLUDED, replaces, upserting};
+
+/// Whether some assignments change a column of the unique key of a table.
+fn assign_keys(assignments: &[Assignment], definition: &TableDefinition) -> bool {
+    let of_key = definition.unique().map_or(&[][..], UniqueKey::columns);
+    let is_of_key = |name: &ObjectName| {
+        let column = name.0.last().and_then(ObjectNamePart::as_ident);
+        let position = column.and_then(|column| definition.position_named(&column.value).ok());
+        position.is_none_or(|position| of_key.contains(&definition.columns()[position].id))
+    };
+    let mut targets = assignments.iter().map(|assignment| &assignment.target);
+    !of_key.is_empty()
+        && targets.any(|target| match target {
+            AssignmentTarget::ColumnName(name) => is_of_key(name),
+            AssignmentTarget::Tuple(names) => names.iter().any(is_of_key),
+        })
+}
 
 /// The query for the rows that an UPDATE or a MERGE changes.
 ///
@@ -51,6 +69,9 @@ pub(crate) trait Editing {
 
     /// The query over the table under its own name: for the names of the tables that it reads.
     fn read_tables(&self) -> Result<DfStatement>;
+
+    /// Whether rows that it stores may have other unique keys than those that they are stored in the place of.
+    fn adds_keys(&self, definition: &TableDefinition) -> bool;
 
     /// The error where two of its results change the same row.
     fn repeated(&self) -> &'static str;

@@ -1,7 +1,8 @@
 //! UPDATE: rows of one table with other values, from expressions and from joined tables.
 
 use super::{
-    Action, EditQuery, Editing, assignments, column_of, numbered, place_of, placed, selecting,
+    Action, EditQuery, Editing, assign_keys, assignments, column_of, numbered, place_of, placed,
+    selecting,
 };
 use crate::error::unsupported;
 use crate::parse::table_name;
@@ -38,7 +39,7 @@ impl Updating {
         }
         if update.or.is_some() {
             return Err(unsupported(
-                "UPDATE OR ... is not offered by this version: tables have no unique keys",
+                "UPDATE OR ... is not offered: an UPDATE that would give two rows one unique key changes nothing",
             ));
         }
         if !update.table.joins.is_empty() {
@@ -113,6 +114,10 @@ impl Editing for Updating {
             self.from(self.table.clone()),
             self.condition.clone(),
         )
+    }
+
+    fn adds_keys(&self, definition: &TableDefinition) -> bool {
+        assign_keys(&self.assignments, definition)
     }
 
     fn repeated(&self) -> &'static str {

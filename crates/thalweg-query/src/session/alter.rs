@@ -82,6 +82,7 @@ impl Session {
                 column_position: None,
                 ..
             } => {
+                ddl::refuse_key(column_def)?;
                 let (field, default) = ddl::field(column_def)?;
                 let default = match default {
                     None => None,

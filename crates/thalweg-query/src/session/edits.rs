@@ -18,7 +18,8 @@ use datafusion_sql::parser::Statement as DfStatement;
 use std::cell::Cell;
 use std::sync::Arc;
 use thalweg_table::{
-    DatabaseView, Error, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete, Table, TableView,
+    AddedKeys, DatabaseView, Error, ErrorKind, KeyRange, PickedRows, Result, RowsToDelete, Table,
+    TableDefinition, TableView,
 };
 
 /// Attempts while the table that a statement names becomes another one again and again.
@@ -62,12 +63,21 @@ impl Session {
     ) -> Result<QueryResult> {
         let mut count = 0;
         with_table(call, editing.table(), &mut |table, is_renamed| {
-            table.edit_rows(self.settings.durability, &mut |stored| {
+            let adds_keys = |definition: &TableDefinition| match editing.adds_keys(definition) {
+                true => AddedKeys::Any,
+                false => AddedKeys::None,
+            };
+            let keys = adds_keys(&table.definition());
+            table.edit_rows(self.settings.durability, keys, &mut |stored| {
                 let view = call.scope.snapshot()?;
                 let rows = view.table(editing.table())?;
                 check_is_of(table, &rows, is_renamed)?;
                 // The statement means the columns of its snapshot: of others that come meanwhile the commit is refused.
                 let definition = Arc::clone(rows.definition());
+                if adds_keys(&definition) != keys {
+                    let message = "the columns of the table got other names meanwhile";
+                    return Err(Error::new(ErrorKind::Conflict, message));
+                }
                 let edit = editing.query(&definition)?;
                 let (mut found, placed) =
                     self.found(statement, &edit.query, (view, params), call)?;

@@ -3,7 +3,10 @@
 use super::{Call, Session, next_while, statement_of};
 use crate::defaults::with_defaults;
 use crate::dialect::plain_values;
+use crate::edits::{EXCLUDED, replaces, upserting};
 use crate::error::{from_datafusion, query};
+use crate::extra::ExtraTable;
+use crate::insert::OnConflict;
 use crate::params::BoundParams;
 use crate::result::QueryResult;
 use crate::statement::Statement;
@@ -13,7 +16,8 @@ use arrow::datatypes::Int64Type;
 use chrono::Utc;
 use datafusion::common::ScalarValue;
 use datafusion_sql::sqlparser::ast::{Expr, Insert};
-use thalweg_table::{Result, Table};
+use std::sync::Arc;
+use thalweg_table::{Error, OnDuplicate, Result, Table, conform};
 use tokio::sync::oneshot;
 
 impl Call<'_> {
@@ -35,10 +39,41 @@ impl Session {
     ) -> Result<QueryResult> {
         let target = call.target(insert)?;
         let Target { table, columns } = &target;
+        let definition = table.definition();
+        let conflict = insert::on_conflict(insert, &definition)?;
+        let store = |rows: &mut dyn Iterator<Item = Result<RecordBatch>>| {
+            let durability = self.settings.durability;
+            let count = match &conflict {
+                OnConflict::OfTable => table.append(rows, durability)?,
+                OnConflict::Rule(rule) => {
+                    table.append_with_rule(rows, *rule, durability, call.go_on)?
+                }
+                OnConflict::Update(update) if replaces(update, &definition) => {
+                    table.append_with_rule(rows, OnDuplicate::Last, durability, call.go_on)?
+                }
+                OnConflict::Update(update) => {
+                    let conformed = rows.map(|rows| {
+                        let rows = conform(&definition, &rows?);
+                        rows.map_err(|error| of_table(table, &error))
+                    });
+                    let rows = conformed.collect::<Result<Vec<_>>>()?;
+                    let rows = ExtraTable::batches(Arc::clone(definition.schema()), rows);
+                    let call = Call {
+                        extra: &[(EXCLUDED.to_owned(), rows)],
+                        deadline: call.deadline.clone(),
+                        scope: call.scope.clone(),
+                        ..*call
+                    };
+                    let own = Statement::of(statement);
+                    let upserting = upserting(insert, update, &definition)?;
+                    return self.edit(&own, &upserting, params, &call);
+                }
+            };
+            Ok(QueryResult::count(count))
+        };
         let computed = |cells: Vec<&Expr>| self.computed(statement, &cells, params, call);
         if let Some(rows) = target.values(insert, params, computed)? {
-            let count = table.append(rows.into_iter().map(Ok), self.settings.durability)?;
-            return Ok(QueryResult::count(count));
+            return store(&mut rows.into_iter().map(Ok));
         }
         let source = statement_of(insert::source(insert)?);
         let mut rows = self.query(statement, &source, params, call)?;
@@ -51,9 +86,7 @@ impl Session {
         let batches = std::iter::from_fn(|| next_while(&mut rows, call.go_on).transpose());
         // Values of a table that the caller handed in come through a query that is not the caller's own.
         let of_query = call.extra.is_empty();
-        let rows = insert::assigned(table, columns, batches, of_query);
-        let count = table.append(rows, self.settings.durability)?;
-        Ok(QueryResult::count(count))
+        store(&mut insert::assigned(table, columns, batches, of_query))
     }
 
     /// The values of expressions, all as of one snapshot.
@@ -111,6 +144,12 @@ impl Session {
         })?;
         Ok(receiver)
     }
+}
+
+/// The error of rows that a table does not take, with its name.
+fn of_table(table: &Table, error: &Error) -> Error {
+    let message = format!("table \"{}\": {}", table.name(), error.message());
+    Error::new(error.kind(), message)
 }
 
 /// Where an INSERT puts its rows.

@@ -92,6 +92,7 @@ impl Session {
 ///
 /// A statement asks for tables and snapshots more than once, and again after a lost race. Were each answer that of the session at this
 /// moment, a BEGIN of another thread in between would give it a table outside and rows inside of a transaction.
+#[derive(Clone)]
 pub(super) struct Scope<'a> {
     engine: &'a Engine,
     transaction: Option<Arc<Transaction>>,

@@ -111,6 +111,7 @@ impl TableDefinition {
                 }
                 let position = self.position_named(name)?;
                 self.refuse_keys(position, "dropped")?;
+                self.refuse_unique(position)?;
                 if columns.len() == 1 {
                     return Err(schema(format!(
                         "the column \"{}\" is the only one: a table needs at least one column",
@@ -175,7 +176,21 @@ impl TableDefinition {
             other => other.clone(),
         };
         // The column of its times is one that keys are computed from, and stays as it is.
-        Self::new(columns, arrangement, summaries, self.retention).map(Some)
+        let kept = (self.retention, self.unique.clone());
+        Self::new(columns, arrangement, summaries, kept).map(Some)
+    }
+
+    /// Refuses to drop a column of the unique key: the other ones need not be unique without it.
+    fn refuse_unique(&self, position: usize) -> Result<()> {
+        let column = &self.columns()[position];
+        let unique = self.unique.as_ref();
+        if !unique.is_some_and(|unique| unique.columns().contains(&column.id)) {
+            return Ok(());
+        }
+        Err(schema(format!(
+            "the column \"{}\" belongs to the unique key of the table and cannot be dropped",
+            column.name
+        )))
     }
 
     /// Refuses a change of a column that keys are computed from.

@@ -11,6 +11,7 @@ use crate::layouts::Layouts;
 use crate::options::CreateOptions;
 use crate::retention::Retention;
 use crate::schema::{MAX_COLUMNS, shown_type, stored_type};
+use crate::unique::UniqueKey;
 use arrow_array::timezone::Tz;
 use arrow_schema::{DataType, Field, Schema};
 use thalweg_kernel::Result;
@@ -48,7 +49,10 @@ impl TableDefinition {
             })?;
             Retention::parse(text, &columns.as_slice()[time].data_type)
         });
-        Self::new(columns, arrangement, summaries, retention.transpose()?)
+        let unique =
+            UniqueKey::of_names(&options.unique, options.on_duplicate.as_deref(), &columns)?;
+        let kept = (retention.transpose()?, unique);
+        Self::new(columns, arrangement, summaries, kept)
     }
 }
 

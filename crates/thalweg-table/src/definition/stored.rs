@@ -10,6 +10,7 @@ use crate::json::{self, damaged, newer};
 use crate::layouts::Layouts;
 use crate::retention::Retention;
 use crate::schema::{parse_type, type_name};
+use crate::unique::UniqueKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -32,7 +33,7 @@ struct Stored {
     version: u32,
     layout: Box<RawValue>,
     summaries: Summaries,
-    unique: Option<Value>,
+    unique: Option<UniqueKey>,
     indexes: Vec<Value>,
     filters: Vec<Value>,
     retention: Option<StoredRetention>,
@@ -80,7 +81,7 @@ pub(super) fn write(definition: &TableDefinition) -> Vec<u8> {
         version: VERSION,
         layout,
         summaries: definition.summaries.clone(),
-        unique: None,
+        unique: definition.unique.clone(),
         indexes: Vec::new(),
         filters: Vec::new(),
         retention: retention.map(|(retention, column)| StoredRetention {
@@ -110,7 +111,6 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
     let known = layouts.stored(&kind);
     let known = known.ok_or_else(|| newer(format_args!("the layout \"{kind}\"")))?;
     let unoffered = [
-        ("unique columns", stored.unique.is_some()),
         ("indexes", !stored.indexes.is_empty()),
         ("filters", !stored.filters.is_empty()),
     ];
@@ -126,7 +126,8 @@ pub(super) fn read(layouts: &Layouts, bytes: &[u8]) -> Result<TableDefinition> {
         retention.into_retention(time, &columns)
     });
     let (summaries, retention) = (stored.summaries, retention.transpose()?);
-    TableDefinition::new(columns, arrangement, summaries, retention).map_err(damaged)
+    let kept = (retention, stored.unique);
+    TableDefinition::new(columns, arrangement, summaries, kept).map_err(damaged)
 }
 
 /// Makes errors of a layout ones of damage, but for those of a newer version.

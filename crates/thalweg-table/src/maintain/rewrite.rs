@@ -2,7 +2,7 @@
 //!
 //! Invariants: nothing is changed before the one commit at the end; what was written for a step that ends early goes with its output.
 
-use crate::append::{Output, concat, cutter, raw_bytes};
+use crate::intake::{Output, concat, cutter, raw_bytes};
 use crate::jobs::pace::Pace;
 use crate::maintain::step::{Merge, Ran, Step};
 use crate::maintain::stop::check;

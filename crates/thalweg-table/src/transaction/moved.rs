@@ -8,7 +8,8 @@
 //! by everything that moves rows, and most transactions lose no race.
 
 use crate::error::query;
-use crate::placed_rows::{PickedRows, Piece, PlacedRows};
+use crate::piece::Piece;
+use crate::placed_rows::{PickedRows, PlacedRows};
 use crate::range::KeyRange;
 use crate::scan::ScanRequest;
 use crate::table::TableView;

@@ -27,9 +27,9 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
-    AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, Durability, Engine,
-    EngineOptions, Error, KeyRange, Maintained, ScanRequest, ScanTask, Table, TableView, Value,
-    ValueRange,
+    AddedKeys, AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, Durability,
+    Engine, EngineOptions, Error, KeyRange, Maintained, ScanRequest, ScanTask, Table, TableView,
+    Value, ValueRange,
 };
 
 /// Sequences of all tests together.
@@ -397,12 +397,13 @@ impl Trial {
                 let (keys, victims) = self.victims(*from, *to, *one_in);
                 let others = self.batch(victims.len(), *times);
                 let table = &self.table;
-                let edited = table.edit_rows(Some(Durability::Process), &mut |stored| {
-                    let half = others.num_rows() / 2;
-                    stored.push(&others.slice(0, half))?;
-                    stored.push(&others.slice(half, others.num_rows() - half))?;
-                    Ok(deletes::picked(&table.view()?, keys, &victims))
-                });
+                let edited =
+                    table.edit_rows(Some(Durability::Process), AddedKeys::Any, &mut |stored| {
+                        let half = others.num_rows() / 2;
+                        stored.push(&others.slice(0, half))?;
+                        stored.push(&others.slice(half, others.num_rows() - half))?;
+                        Ok(deletes::picked(&table.view()?, keys, &victims))
+                    });
                 assert_eq!(edited.unwrap(), victims.len() as u64);
                 self.model.rows.retain(|row| !victims.contains(&row.number));
                 let view = self.table.view().unwrap();

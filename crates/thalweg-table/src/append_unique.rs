@@ -1,0 +1,198 @@
+//! Appends to tables with a unique key.
+//!
+//! Invariants
+//! - They come one after the other: each has the turn of the table's keys from the snapshot that it looks into until its commit, so
+//!   that no other one stores one of its keys meanwhile.
+//! - Rows that are put together for sorting at once are planned at once. More go part by part into a draft, as those of a
+//!   transaction do: a later part finds the rows of those before it, and memory stays bounded.
+
+use crate::conform::conform_after;
+use crate::delete::{AddedKeys, RowsToDelete};
+use crate::draft_rows::stage;
+use crate::duplicates::distinct;
+use crate::error::query;
+use crate::intake::{NewRows, concat, raw_bytes};
+use crate::placed_rows::PickedRows;
+use crate::range::KeyRange;
+use crate::table::Table;
+use crate::unique::OnDuplicate;
+use arrow_array::RecordBatch;
+use std::time::Duration;
+use thalweg_kernel::{CommitNo, Durability, Producer, Result};
+
+/// A part has so many times the bytes that are put together for sorting: each becomes a file of its own at least.
+const PART: usize = 4;
+
+/// What an append asks for beside its rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) producer: Option<Producer>,
+    pub(crate) durability: Durability,
+    /// In the place of the rule of the table.
+    pub(crate) rule: Option<OnDuplicate>,
+}
+
+/// Appends all batches in one commit, and returns how many rows were stored.
+pub(crate) fn append_unique(
+    table: &Table,
+    batches: &mut dyn Iterator<Item = Result<RecordBatch>>,
+    asked: Asked,
+    go_on: &dyn Fn() -> bool,
+) -> Result<u64> {
+    let mut parts = Parts {
+        table,
+        batches,
+        before: 0,
+    };
+    // Before the turn: whoever hands them over may take long.
+    let (first, is_last) = parts.next()?;
+    if let Some(drafts) = table.drafts() {
+        return match is_last {
+            true => Ok(store(table, &first, asked)?.rows),
+            false => {
+                // Raw rows of earlier statements get no newer numbers than those of this one.
+                stage(table, drafts, 1)?;
+                store_parts(table, (first, &mut parts), asked, go_on)
+            }
+        };
+    }
+    let engine = table.engine();
+    let turns = engine.key_turns_of(table.id())?;
+    let _turn = turns.wait(engine.closed())?;
+    if let Some(producer) = &asked.producer
+        && engine.kernel().has_stored(producer)?
+    {
+        if !is_last {
+            while !parts.next()?.1 {}
+        }
+        engine.kernel().flush()?;
+        return Ok(parts.before);
+    }
+    if is_last {
+        return Ok(store(table, &first, asked)?.rows);
+    }
+    // However long it takes: its snapshot is one of this process, whose files are kept.
+    let transaction = engine.transaction_of(Duration::MAX)?;
+    let inside = transaction.inside(table);
+    let stored = store_parts(&inside, (first, &mut parts), asked, go_on)?;
+    transaction.commit_in_turn(asked.producer, asked.durability)?;
+    Ok(stored)
+}
+
+/// Stores several parts in a draft, and returns how many rows of them are left.
+fn store_parts(
+    table: &Table,
+    (first, rest): (Part, &mut Parts<'_>),
+    asked: Asked,
+    go_on: &dyn Fn() -> bool,
+) -> Result<u64> {
+    let before = table.snapshot()?.commit();
+    let mut stored = store(table, &first, asked)?.rows;
+    loop {
+        let (part, is_last) = rest.next()?;
+        if !go_on() {
+            return Err(query("the append was interrupted, and nothing was stored"));
+        }
+        let of_part = store(table, &part, asked)?;
+        // Some may replace rows of an earlier part.
+        let replaced = of_part.replaced.iter().filter(|commit| **commit > before);
+        stored = (stored + of_part.rows).saturating_sub(replaced.count() as u64);
+        if is_last {
+            return Ok(stored);
+        }
+    }
+}
+
+/// Rows that are planned together, as they were handed over.
+struct Part {
+    /// Rows of the append before these.
+    before: u64,
+    batches: Vec<RecordBatch>,
+}
+
+struct Parts<'a> {
+    table: &'a Table,
+    batches: &'a mut dyn Iterator<Item = Result<RecordBatch>>,
+    before: u64,
+}
+
+impl Parts<'_> {
+    /// The next part, and whether it is the last one.
+    fn next(&mut self) -> Result<(Part, bool)> {
+        let engine = self.table.engine();
+        let max_bytes = PART * engine.options().append_limits.gather_bytes;
+        let (mut batches, mut bytes) = (Vec::new(), 0);
+        let before = self.before;
+        let is_last = loop {
+            if bytes >= max_bytes {
+                break false;
+            }
+            let next = self.batches.next().transpose();
+            // The caller's code may have forked. In the child nothing is stored.
+            engine.closed().check()?;
+            let Some(batch) = next? else { break true };
+            bytes += raw_bytes(&batch);
+            self.before += batch.num_rows() as u64;
+            batches.push(batch);
+        };
+        Ok((Part { before, batches }, is_last))
+    }
+}
+
+/// What has become of a part.
+#[derive(Default)]
+struct Stored {
+    rows: u64,
+    /// The commits of the rows that they replace.
+    replaced: Vec<CommitNo>,
+}
+
+/// Stores rows as the rule says.
+fn store(table: &Table, part: &Part, asked: Asked) -> Result<Stored> {
+    let mut stored = Stored::default();
+    let mut plan = |new: &mut NewRows<'_>| {
+        let view = table.view()?;
+        let definition = view.definition();
+        let mut before = part.before;
+        let conformed = part.batches.iter().map(|batch| {
+            let conformed = conform_after(before, definition, batch)?;
+            before += batch.num_rows() as u64;
+            Ok(conformed)
+        });
+        let conformed = conformed.collect::<Result<Vec<_>>>();
+        let rows = conformed.and_then(|batches| concat(definition, &batches));
+        let rows = rows.map_err(|error| table.name_error(error))?;
+        let Some(unique) = definition.unique() else {
+            new.push(&rows)?;
+            return Ok(RowsToDelete::Keys(KeyRange::EMPTY));
+        };
+        let rule = asked.rule.unwrap_or(unique.on_duplicate());
+        let kept = distinct(&view, (unique, rule), &rows);
+        let kept = kept.map_err(|error| table.name_error(error))?;
+        stored = Stored {
+            rows: kept.rows.num_rows() as u64,
+            replaced: Vec::new(),
+        };
+        new.push(&kept.rows)?;
+        Ok(match kept.replaced {
+            Some((placed, places)) => {
+                let commits = places.iter().filter_map(|place| placed.row_at(*place));
+                stored.replaced = commits.map(|row| row.commit()).collect();
+                let mut picked = PickedRows::default();
+                picked.add(&places);
+                RowsToDelete::Picked(placed, picked)
+            }
+            None => RowsToDelete::Keys(KeyRange::EMPTY),
+        })
+    };
+    table.change_rows(
+        (asked.producer, asked.durability),
+        AddedKeys::Checked,
+        &mut plan,
+    )?;
+    if stored.rows == 0 && asked.durability == Durability::Disk && !table.is_in_transaction() {
+        // That their keys were there already is to survive a power cut as well.
+        table.engine().kernel().flush()?;
+    }
+    Ok(stored)
+}
