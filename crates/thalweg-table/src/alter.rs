@@ -2,10 +2,10 @@
 //!
 //! Invariants: a change is one commit of a new definition, made from the newest one; no row is read or written for it.
 
-use crate::catalog::check_table_name;
+use crate::catalog::{check_table_name, name_taken_by};
 use crate::definition::Alteration;
 use crate::table::{MAX_ATTEMPTS, Table};
-use thalweg_kernel::{Edit, ErrorKind, Result, name_is_taken};
+use thalweg_kernel::{Edit, ErrorKind, Result};
 
 impl Table {
     /// Changes the columns, in one commit, without a block being rewritten. Views taken before go on seeing the old ones.
@@ -66,9 +66,9 @@ impl Table {
         check_table_name(name)?;
         let taken = self.engine().newest()?.table_named(name);
         if let Some(taken) = taken.filter(|taken| taken.id != self.id()) {
-            return Err(name_is_taken(&taken.name));
+            return Err(name_taken_by(&taken));
         }
         let renamed = self.engine().rename_numbered(self.id(), name);
-        renamed.map_err(|e| self.dropped_or(e))
+        renamed.map_err(|e| self.engine().with_kind_of_name(name, self.dropped_or(e)))
     }
 }

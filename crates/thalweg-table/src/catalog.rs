@@ -1,7 +1,12 @@
 //! The tables of an open database, by name.
 //!
 //! Invariants: names are compared without regard to case and keep the case they were created with; a [`DatabaseView`] is
-//! one snapshot of all tables; making, finding and dropping a table takes the same time however many others there are.
+//! one snapshot of all tables; making, finding and dropping a table takes the same time however many others there are. Views have
+//! names among those of tables, and are none.
+
+mod views;
+
+pub use views::StoredView;
 
 use crate::definition::TableDefinition;
 use crate::drafts::{ChangedTables, Drafts};
@@ -12,6 +17,7 @@ use crate::schema::{SYSTEM_TABLES, check_is_no_system_table, check_name, fold_na
 use crate::suggest::did_you_mean;
 use crate::table::{Maintained, Table, TableView};
 use crate::unlisted::{self, is_unlisted};
+use crate::view_definition::is_view;
 use arrow_schema::Schema;
 use thalweg_kernel::{
     CommitNo, Durability, Edit, Error, ErrorKind, MANY_MASKS_BYTES, NEW_TABLE, Result, Snapshot,
@@ -70,7 +76,7 @@ impl Engine {
         check_table_name(name)?;
         let definition = self.definition_of_new(name, schema, options)?;
         if let Some(taken) = self.newest()?.table_named(name) {
-            return Err(name_is_taken(&taken.name));
+            return Err(name_taken_by(&taken));
         }
         // The commits that follow come after it in the log, so they reach stable storage no sooner.
         let durability = self.options().durability.min(Durability::Process);
@@ -98,6 +104,19 @@ impl Engine {
             indexes: 0,
         };
         self.edit(vec![edit], durability)
+            .map_err(|error| self.with_kind_of_name(name, error))
+    }
+
+    /// The error of a commit, which says what has the name that is taken: the kernel knows of no views.
+    pub(crate) fn with_kind_of_name(&self, name: &str, error: Error) -> Error {
+        if error.kind() != ErrorKind::AlreadyExists {
+            return error;
+        }
+        let taken = self
+            .newest()
+            .ok()
+            .and_then(|newest| newest.table_named(name));
+        taken.map_or(error, |taken| name_taken_by(&taken))
     }
 
     /// The table of that name, in any case.
@@ -130,12 +149,21 @@ impl Engine {
     /// # Errors
     /// `NotFound` for a name without a table; nothing was removed then.
     pub fn drop_tables(&self, names: &[&str]) -> Result<()> {
+        self.drop_all(names, named)
+    }
+
+    /// Removes what `find` finds by each name, in one commit.
+    fn drop_all(
+        &self,
+        names: &[&str],
+        find: fn(&Snapshot, &str) -> Result<TableSnapshot>,
+    ) -> Result<()> {
         if names.is_empty() {
             return Ok(());
         }
         let newest = self.newest()?;
         let edits = names.iter().map(|name| {
-            let table = named(&newest, name)?.id;
+            let table = find(&newest, name)?.id;
             Ok(Edit::DropTable { table })
         });
         self.edit(edits.collect::<Result<_>>()?, self.options().durability)
@@ -243,8 +271,28 @@ pub(crate) fn check_table_name(name: &str) -> Result<()> {
     check_is_no_system_table(name)
 }
 
+/// The error for a name that a table or a view has already.
+pub(crate) fn name_taken_by(taken: &TableSnapshot) -> Error {
+    if !is_view(taken) {
+        return name_is_taken(&taken.name);
+    }
+    let message = format!(
+        "view \"{}\" exists already: DROP VIEW removes it, CREATE OR REPLACE VIEW gives it another query",
+        taken.name
+    );
+    Error::new(ErrorKind::AlreadyExists, message)
+}
+
 fn named(snapshot: &Snapshot, name: &str) -> Result<TableSnapshot> {
     let table = snapshot.table_named(name);
+    if let Some(view) = table.as_ref().filter(|table| is_view(table)) {
+        let message = format!(
+            "\"{}\" is a view and has no rows of its own: a query reads it (db.sql in Python), INSERT and the like go to the tables that it \
+             reads, CREATE OR REPLACE VIEW changes it, DROP VIEW removes it",
+            view.name
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
     table.filter(|_| !is_unlisted(name)).ok_or_else(|| {
         let others = match check_is_no_system_table(name) {
             Ok(()) => listed(snapshot, name),
@@ -265,26 +313,32 @@ fn of_system_tables(wanted: &str) -> String {
     format!("{meant}the system tables, which SELECT can read and nothing can change, are {names}")
 }
 
-/// The end of a message that lists the tables there are: only some of many, so that a failed lookup among them stays cheap.
+/// The end of a message that lists the tables and views there are: only some of many, so that a failed lookup among them stays cheap.
 fn listed(snapshot: &Snapshot, wanted: &str) -> String {
     let some = snapshot.tables().take(MAX_COMPARED);
-    let some = some.filter(|table| !is_unlisted(&table.name));
-    let mut names: Vec<String> = some.map(|table| table.name.to_string()).collect();
+    let some: Vec<TableSnapshot> = some.filter(|table| !is_unlisted(&table.name)).collect();
+    let kinds = match some.iter().any(|table| is_view(table)) {
+        true => "tables and views",
+        false => "tables",
+    };
+    let mut names: Vec<String> = { some.iter() }
+        .map(|table| table.name.to_string())
+        .collect();
     names.sort_unstable();
     let meant = did_you_mean(wanted, names.iter().map(String::as_str));
     names.truncate(MAX_LISTED);
     let names = names.join(", ");
     match snapshot.table_count() {
         _ if names.is_empty() => "there are no tables".to_owned(),
-        count if count > MAX_LISTED => format!("{meant}some of the {count} tables are {names}"),
-        _ => format!("{meant}the tables are {names}"),
+        count if count > MAX_LISTED => format!("{meant}some of the {count} {kinds} are {names}"),
+        _ => format!("{meant}the {kinds} are {names}"),
     }
 }
 
 fn names(snapshot: &Snapshot) -> Vec<String> {
     let mut names: Vec<String> = snapshot
         .tables()
-        .filter(|table| !is_unlisted(&table.name))
+        .filter(|table| !is_unlisted(&table.name) && !is_view(table))
         .map(|table| table.name.to_string())
         .collect();
     names.sort_unstable();

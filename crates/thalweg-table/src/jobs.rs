@@ -30,6 +30,7 @@ use crate::maintain::due::Due;
 use crate::maintain::{Work, put_in_order};
 use crate::table::{Maintained, Table};
 use crate::unlisted::is_unlisted;
+use crate::view_definition::is_view;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -109,7 +110,8 @@ impl Engine {
             settled: newest.commit(),
             long_settled: newest.commit(),
         };
-        let listed = newest.tables().filter(|table| !is_unlisted(&table.name));
+        let has_rows = |table: &TableSnapshot| !is_unlisted(&table.name) && !is_view(table);
+        let listed = newest.tables().filter(has_rows);
         let tables = listed.map(|table| Table::new(self.clone(), &table));
         let tables = tables.collect::<Result<Vec<_>>>()?;
         // The snapshot would keep the files that a step replaces.
@@ -393,7 +395,7 @@ impl<'a> Runner<'a> {
                 }
                 continue;
             }
-            if is_unlisted(&table.name) {
+            if is_unlisted(&table.name) || is_view(&table) {
                 continue;
             }
             let known = Known {

@@ -34,6 +34,7 @@ pub mod time;
 pub mod time_units;
 mod unique;
 mod value;
+mod view_definition;
 
 pub use column::{BlockDecoder, BlockEncoder, ValueDecoder, decode_block};
 pub use conform::{conform, constant_of, default_in_sql, shown_value};
@@ -46,6 +47,7 @@ pub use retention::Retention;
 pub use rows::{RowWriter, RowsDecoder, decode_rows, encode_rows};
 pub use time::{Split, TimeBound, full_time_text, key_range, order_keys};
 pub use value::Value;
+pub use view_definition::{MAX_VIEW_BYTES, ViewDefinition};
 
 pub mod aggregate;
 mod alter;
@@ -87,7 +89,7 @@ pub mod wide;
 pub use aggregate::{AggregateRequest, AggregateResult, Bucket, Group};
 pub use append::Numbered;
 pub use appender::Appender;
-pub use catalog::DatabaseView;
+pub use catalog::{DatabaseView, StoredView};
 pub use delete::{AddedKeys, RowsToDelete};
 pub use engine::{AppendLimits, Engine, EngineOptions};
 pub use intake::NewRows;

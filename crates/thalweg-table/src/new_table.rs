@@ -52,9 +52,10 @@ impl NewTable {
     /// # Errors
     /// `AlreadyExists` when another table has got the name meanwhile; this one is dropped then.
     pub fn publish(mut self) -> Result<Table> {
-        self.table
-            .engine()
-            .rename_numbered(self.table.id(), self.table.name())?;
+        let (engine, name) = (self.table.engine(), self.table.name());
+        engine
+            .rename_numbered(self.table.id(), name)
+            .map_err(|error| engine.with_kind_of_name(name, error))?;
         self.is_published = true;
         Ok(self.table.clone())
     }
