@@ -10,13 +10,14 @@ use super::finish::Output;
 use super::time::{TimeColumn, TimeCondition, constant_type, time_conditions};
 use crate::table::StoredTable;
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchemaRef, Result, internal_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, Extension, LogicalPlan, TableScan, UserDefinedLogicalNodeCore,
 };
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -76,7 +77,8 @@ type Identity<'a> = (
 impl AggregateNode {
     /// The node that does the work of `aggregate`, if the table can.
     fn replace(aggregate: &Aggregate) -> Option<Self> {
-        let scan = scan_below(&aggregate.input)?;
+        let mut renamed = None;
+        let scan = scan_below(&aggregate.input, &mut renamed)?;
         let table = Arc::new(StoredTable::of(scan)?);
         let definition = table.definition();
         let time = definition
@@ -89,16 +91,20 @@ impl AggregateNode {
         for filter in &scan.filters {
             conditions.extend(time_conditions(filter, time?)?);
         }
+        let of_scan = |expr| match &renamed {
+            None => Some(Cow::Borrowed(expr)),
+            Some(sources) => of_scan(expr, aggregate.input.schema(), sources).map(Cow::Owned),
+        };
         let group = match aggregate.group_expr.as_slice() {
             [] => None,
-            [group] => Some(time_group(group, time?)?),
+            [group] => Some(time_group(&*of_scan(group)?, time?)?),
             _ => return None,
         };
         let mut columns = Vec::new();
         let outputs = aggregate
             .aggr_expr
             .iter()
-            .map(|expr| output(expr, &table, &mut columns));
+            .map(|expr| output(&*of_scan(expr)?, &table, &mut columns));
         let outputs = outputs.collect::<Option<Vec<_>>>()?;
         Some(Self {
             table,
@@ -138,12 +144,61 @@ impl AggregateNode {
     }
 }
 
-fn scan_below(plan: &LogicalPlan) -> Option<&TableScan> {
+/// For each column of a plan, that of the scan below which it is, if it is one.
+type Sources = Vec<Option<Column>>;
+
+/// The scan all of whose rows, and no others, go into a plan. `renamed` is set where columns may have other names than in the scan, as
+/// those of a view and of a query in FROM.
+fn scan_below<'a>(plan: &'a LogicalPlan, renamed: &mut Option<Sources>) -> Option<&'a TableScan> {
     match plan {
         LogicalPlan::TableScan(scan) if scan.fetch.is_none() => Some(scan),
-        LogicalPlan::SubqueryAlias(alias) => scan_below(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) => scan_below(&alias.input, renamed),
+        LogicalPlan::Projection(projection) => {
+            let scan = scan_below(&projection.input, renamed)?;
+            let below = renamed.take().unwrap_or_else(|| {
+                let columns = scan.projected_schema.columns();
+                columns.into_iter().map(Some).collect()
+            });
+            let source = |expr: &Expr| {
+                let expr = match expr {
+                    Expr::Alias(alias) => &*alias.expr,
+                    expr => expr,
+                };
+                let Expr::Column(column) = expr else {
+                    return None;
+                };
+                let place = projection.input.schema().maybe_index_of_column(column)?;
+                below.get(place).cloned().flatten()
+            };
+            *renamed = Some(projection.expr.iter().map(source).collect());
+            Some(scan)
+        }
         _ => None,
     }
+}
+
+/// The expression on the columns of a scan instead of those of a plan; `None` where it needs one that is computed.
+fn of_scan(expr: &Expr, schema: &DFSchema, sources: &Sources) -> Option<Expr> {
+    let mut is_computed = false;
+    let rewritten = expr.clone().transform_up(|expr| {
+        let Expr::Column(column) = &expr else {
+            return Ok(Transformed::no(expr));
+        };
+        let place = schema.maybe_index_of_column(column);
+        Ok(
+            match place.and_then(|place| sources.get(place).cloned().flatten()) {
+                Some(source) => Transformed::yes(Expr::Column(source)),
+                None => {
+                    is_computed = true;
+                    Transformed::no(expr)
+                }
+            },
+        )
+    });
+    rewritten
+        .ok()
+        .filter(|_| !is_computed)
+        .map(|rewritten| rewritten.data)
 }
 
 /// The output that does the work of one aggregate function; `columns` grows by what it needs.
