@@ -1,7 +1,7 @@
 //! The statement that creates a table like an existing one.
 
 use std::fmt::Write;
-use thalweg::{TableView, default_in_sql, sql_type_name};
+use thalweg::{Result, StoredView, TableView, ViewDefinition, default_in_sql, sql_type_name};
 
 /// `CREATE TABLE ...` with all that SQL can express of a table.
 pub(crate) fn create_statement(table: &TableView) -> String {
@@ -29,6 +29,20 @@ pub(crate) fn create_statement(table: &TableView) -> String {
         quoted(table.name()),
         options.join(", ")
     )
+}
+
+/// `CREATE VIEW ...` with the query as it was written.
+pub(crate) fn create_view_statement(view: &StoredView) -> Result<String> {
+    let ViewDefinition { query, columns } = view.definition()?;
+    let columns: Vec<String> = columns.iter().map(|name| quoted(name)).collect();
+    let columns = match columns.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", columns.join(", ")),
+    };
+    Ok(format!(
+        "CREATE VIEW {}{columns} AS {query};",
+        quoted(view.name())
+    ))
 }
 
 /// A name in the spelling that SQL reads back: quoted if it has to be.

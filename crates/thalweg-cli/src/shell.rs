@@ -7,7 +7,7 @@ use crate::arguments::ImportOptions;
 use crate::counts::counted;
 use crate::failure::Failure;
 use crate::output::{Format, Limits, ShownRows};
-use crate::schema::{create_statement, quoted};
+use crate::schema::{create_statement, create_view_statement, quoted};
 use crate::shell_words::{COMMANDS, Words};
 use crate::sql::{close, execute};
 use crate::{files, import, opening, statements};
@@ -18,7 +18,7 @@ use rustyline::{CompletionType, Config, Editor};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thalweg::{Database, Error, ErrorKind};
+use thalweg::{Database, DatabaseView, Error, ErrorKind};
 use thalweg_env::Env;
 
 const PROMPT: &str = "thalweg> ";
@@ -26,13 +26,13 @@ const PROMPT_GOES_ON: &str = "    ...> ";
 
 const HELP: &str = "\
 Statements end with a semicolon. Tab completes a word, Ctrl-C stops a query, Ctrl-D ends the shell.
-.tables                    names of all tables
-.schema [TABLE]            the statements that make them
+.tables                    names of all tables and views
+.schema [NAME]             the statements that make them
 .import FILE TABLE [...]   store the rows of a file; options as those of `thalweg import`
 .mode table|csv|json       how rows are printed
 .rows NUMBER|all|screen    how many rows of a result a terminal shows
 .timer on|off              say how long statements take
-\\dt, \\d TABLE              names of all tables; the columns of one
+\\dt, \\d TABLE              names of all tables and views; the columns of one
 .help                      this
 .quit                      end; so do quit and exit";
 
@@ -265,12 +265,17 @@ impl Shell {
             [".help"] => report!("{HELP}"),
             [".tables"] => {
                 let mut out = io::stdout().lock();
-                for name in self.db.table_names()? {
+                for name in self.db.snapshot()?.table_and_view_names() {
                     writeln!(out, "{name}")?;
                 }
             }
-            [".schema"] => self.print_schemas(&self.db.table_names()?)?,
-            [".schema", table] => self.print_schemas(&[(*table).to_owned()])?,
+            [".schema"] => {
+                let view = self.db.snapshot()?;
+                // What views read comes before them.
+                let names = [view.table_names(), view.view_names()].concat();
+                print_schemas(&view, &names)?;
+            }
+            [".schema", name] => print_schemas(&self.db.snapshot()?, &[(*name).to_owned()])?,
             [".timer"] => return Err(Failure::usage("write .timer on or .timer off")),
             [".mode"] => {
                 return Err(Failure::usage("write .mode table, .mode csv or .mode json"));
@@ -334,15 +339,18 @@ impl Shell {
             ))),
         }
     }
+}
 
-    fn print_schemas(&self, tables: &[String]) -> Result<(), Failure> {
-        let view = self.db.snapshot()?;
-        let mut out = io::stdout().lock();
-        for table in tables {
-            writeln!(out, "{}", create_statement(&view.table(table)?))?;
-        }
-        Ok(())
+fn print_schemas(view: &DatabaseView, names: &[String]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    for name in names {
+        let statement = match view.stored_view(name) {
+            Some(stored) => create_view_statement(&stored)?,
+            None => create_statement(&view.table(name)?),
+        };
+        writeln!(out, "{statement}")?;
     }
+    Ok(())
 }
 
 /// Adds what was typed to the history.

@@ -24,11 +24,13 @@ const KEYWORDS: &[&str] = &[
     "CAST",
     "COPY",
     "CREATE TABLE",
+    "CREATE VIEW",
     "DELETE FROM",
     "DESC",
     "DESCRIBE",
     "DISTINCT",
     "DROP TABLE",
+    "DROP VIEW",
     "ELSE",
     "END",
     "EXISTS",
@@ -116,6 +118,7 @@ impl Words {
             }
             names.push(quoted(&table));
         }
+        names.extend(view.view_names().iter().map(|name| quoted(name)));
         names.sort();
         names.dedup();
         names
@@ -208,5 +211,7 @@ mod tests {
         assert_eq!(of(".sch"), (0, vec![".schema".to_owned()]));
         assert_eq!(of(".schema a"), (8, vec!["air".to_owned()]));
         assert_eq!(of("SELECT "), (7, Vec::new()));
+        db.sql("CREATE VIEW \"Hot ones\" AS SELECT 1 AS a").unwrap();
+        assert_eq!(of("SELECT * FROM \"H").1, ["\"Hot ones\""]);
     }
 }

@@ -320,7 +320,7 @@ impl PyDatabase {
         Ok(PyTable::new(Arc::clone(&self.handle), table))
     }
 
-    /// The names of all tables, in order.
+    /// The names of all tables, in order. Views are none of them: SHOW TABLES has both.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let db = self.handle.open()?;
         py.detach(|| db.table_names()).or_raise()

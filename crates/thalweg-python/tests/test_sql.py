@@ -43,7 +43,7 @@ def test_a_query_sees_the_snapshot_of_its_call(db, cpu):
         ("SELEC 1", thalweg.QueryError, "SELEC"),
         ("SELECT x FROM cpu", thalweg.QueryError, "x"),
         ("SELECT * FROM nowhere", thalweg.NotFoundError, '"nowhere".*cpu'),
-        ("CREATE VIEW v AS SELECT * FROM cpu", thalweg.UnsupportedError, "VIEW"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT * FROM cpu", thalweg.UnsupportedError, "MATERIALIZED"),
         ("CREATE TABLE cpu (a INT)", thalweg.AlreadyExistsError, "cpu"),
         ("CREATE TABLE t (a INT) WITH (colour = 'red')", thalweg.Error, "colour"),
         ("SELECT ?", thalweg.QueryError, "parameter"),

@@ -89,6 +89,42 @@ def test_what_cannot_be_a_table(db, schema, options, kind, word):
     assert db.tables() == []
 
 
+def test_a_view_is_read_by_queries_alone(path, db, cpu):
+    db.sql('CREATE VIEW "Hot ones" (at, v) AS SELECT ts, sys FROM cpu WHERE sys > 3')
+    assert db.tables() == ["cpu"]
+    assert db.sql("SHOW TABLES").fetchall() == [("Hot ones",), ("cpu",)]
+    for call in (db.table, db.drop_table):
+        with pytest.raises(thalweg.UnsupportedError, match='"Hot ones" is a view.*db.sql'):
+            call("HOT ONES")
+    with pytest.raises(thalweg.AlreadyExistsError, match="view"):
+        db.create_table("hot ones", {"ts": "int64"})
+    with db.transaction() as tx:
+        with pytest.raises(thalweg.UnsupportedError, match="view"):
+            tx.table("hot ones")
+    rows = db.sql('SELECT * FROM "hot ones"').fetchall()
+    assert rows and rows == db.sql("SELECT ts, sys FROM cpu WHERE sys > 3").fetchall()
+    v = pyarrow.table({"x": [1]})  # noqa: F841 a view sees no variables
+    with pytest.raises(thalweg.NotFoundError, match='view "w": there is no table "v"'):
+        db.sql("CREATE VIEW w AS SELECT * FROM v")
+    db.close()
+    with thalweg.connect(path, read_only=True) as reader:
+        assert reader.sql('SELECT * FROM "hot ones"').fetchall() == rows
+        with pytest.raises(thalweg.Error):
+            reader.sql("CREATE VIEW w AS SELECT 1 AS a")
+
+
+def test_a_view_shows_what_a_transaction_has_changed(db, cpu):
+    db.sql("CREATE VIEW all_rows AS SELECT count(*) AS n FROM cpu")
+    with db.transaction() as tx:
+        before = tx.sql("SELECT n FROM all_rows").fetchone()[0]
+        tx.sql("DELETE FROM cpu")
+        assert tx.sql("SELECT n FROM all_rows").fetchone() == (0,)
+        assert db.sql("SELECT n FROM all_rows").fetchone() == (before,)
+        with pytest.raises(thalweg.UnsupportedError, match="CREATE VIEW within a transaction"):
+            tx.sql("CREATE VIEW w AS SELECT 1 AS a")
+    assert db.sql("SELECT n FROM all_rows").fetchone() == (0,)
+
+
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\0b"])
 def test_what_cannot_be_a_name(db, name):
     with pytest.raises(thalweg.SchemaError, match="name"):

@@ -2,7 +2,7 @@
 //!
 //! Invariants: names are matched without regard to case; stored tables come before system tables, and those before
 //! tables that the caller hands in; what a plan was made from is noted, so that a kept plan is only used again
-//! while all of it is unchanged.
+//! while all of it is unchanged. Views are planned in the place of their names ([`crate::views`]).
 
 use crate::dependencies::Relations;
 use crate::error::{to_datafusion, unsupported};
@@ -11,8 +11,10 @@ use crate::meaning::{casts, time_texts};
 use crate::params::BoundParams;
 use crate::parse::is_schema;
 use crate::placed_table::{PLACED, PlacedTable, STORED};
+use crate::planner::Planner;
 use crate::system;
 use crate::table::StoredTable;
+use crate::views::{self, Expanded, Known, Size, ViewSource};
 use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
@@ -20,7 +22,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
@@ -28,47 +29,132 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_table::schema::fold_name;
-use thalweg_table::{DatabaseView, ErrorKind, TableDefinition};
+use thalweg_table::{DatabaseView, ErrorKind, StoredView, TableDefinition};
 
 /// The tables and functions that one statement may name.
 pub(crate) struct Resolver<'a> {
-    /// The functions and settings that SQL is planned with.
-    base: &'a SessionState,
+    planner: &'a Planner,
     view: &'a DatabaseView,
     extra: &'a [(String, ExtraTable)],
     params: &'a BoundParams,
-    /// The stored tables that were named so far.
-    used: RefCell<Vec<UsedTable>>,
-    /// Whether all tables so far were stored ones.
-    only_stored: Cell<bool>,
     relations: [Arc<dyn RelationPlanner>; 1],
+    /// The folded names of the views that this is the query of, from the outermost one.
+    path: Vec<String>,
+    /// The size of what was read through views so far.
+    size: Cell<Size>,
+    /// Common to a statement and all of its views.
+    noted: Rc<Noted>,
+}
+
+/// The tables and views that a statement has named so far.
+#[derive(Default)]
+struct Noted {
+    tables: RefCell<Vec<UsedTable>>,
+    views: RefCell<Known>,
+    /// Some tables were not stored ones.
+    has_others: Cell<bool>,
+}
+
+/// The stored tables and views that a plan names.
+#[derive(Debug)]
+pub(crate) struct Used {
+    tables: Vec<UsedTable>,
+    views: Vec<StoredView>,
+}
+
+impl Used {
+    /// Whether all of them are in a snapshot what they were.
+    pub(crate) fn is_current(&self, view: &DatabaseView) -> bool {
+        let unchanged = |used: &UsedTable| {
+            view.table(&used.name)
+                .is_ok_and(|table| Arc::ptr_eq(table.definition(), &used.definition))
+        };
+        self.tables.iter().all(unchanged) && views::are_same(&self.views, view)
+    }
 }
 
 /// A stored table that a plan names.
 #[derive(Clone, Debug)]
-pub(crate) struct UsedTable {
-    pub(crate) name: String,
-    pub(crate) definition: Arc<TableDefinition>,
+struct UsedTable {
+    name: String,
+    definition: Arc<TableDefinition>,
 }
 
 impl<'a> Resolver<'a> {
     pub(crate) fn new(
-        base: &'a SessionState,
+        planner: &'a Planner,
         view: &'a DatabaseView,
         extra: &'a [(String, ExtraTable)],
         params: &'a BoundParams,
     ) -> Self {
         Self {
-            base,
+            planner,
             view,
             extra,
             params,
-            used: RefCell::default(),
-            only_stored: Cell::new(true),
             relations: [Arc::new(Relations::default())],
+            path: Vec::new(),
+            size: Cell::default(),
+            noted: Rc::default(),
         }
+    }
+
+    /// The resolver of the query of a view, which this statement or view reads.
+    pub(crate) fn inside<'b>(&self, view: String, no_params: &'b BoundParams) -> Resolver<'b>
+    where
+        'a: 'b,
+    {
+        let mut path = self.path.clone();
+        path.push(view);
+        Resolver {
+            path,
+            noted: Rc::clone(&self.noted),
+            ..Resolver::new(self.planner, self.view, &[], no_params)
+        }
+    }
+
+    pub(crate) fn planner(&self) -> &Planner {
+        self.planner
+    }
+
+    pub(crate) fn path(&self) -> &[String] {
+        &self.path
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        self.size.get()
+    }
+
+    /// The plan of a view that was planned for this statement before.
+    pub(crate) fn known_view(&self, folded: &str) -> Option<thalweg_table::Result<Arc<Expanded>>> {
+        let known = self.noted.views.borrow();
+        known.get(folded).map(|(_, plan)| plan.clone())
+    }
+
+    pub(crate) fn note_view(
+        &self,
+        folded: String,
+        view: StoredView,
+        plan: thalweg_table::Result<Arc<Expanded>>,
+    ) {
+        let mut known = self.noted.views.borrow_mut();
+        known.insert(folded, (view, plan));
+    }
+
+    /// The columns of the table or view of that name.
+    pub(crate) fn schema(&self, name: &str) -> thalweg_table::Result<SchemaRef> {
+        match self.view.stored_view(name) {
+            Some(view) => views::schema_of(self, &view),
+            None => Ok(self.table(name)?.schema()),
+        }
+    }
+
+    /// Whether a name means a view.
+    pub(crate) fn is_view(&self, name: &str) -> bool {
+        self.view.stored_view(name).is_some()
     }
 
     /// The table of that name.
@@ -85,7 +171,7 @@ impl<'a> Resolver<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => error,
             Err(error) => return Err(error),
         };
-        self.only_stored.set(false);
+        self.noted.has_others.set(true);
         if let Some(table) = system::table(name, self.view) {
             return Ok(table);
         }
@@ -105,7 +191,7 @@ impl<'a> Resolver<'a> {
     fn stored(&self, name: &str) -> thalweg_table::Result<StoredTable> {
         let view = self.view.table(name)?;
         let definition = Arc::clone(view.definition());
-        let mut used = self.used.borrow_mut();
+        let mut used = self.noted.tables.borrow_mut();
         if !used.iter().any(|known| known.name == name) {
             used.push(UsedTable {
                 name: name.to_owned(),
@@ -115,9 +201,13 @@ impl<'a> Resolver<'a> {
         Ok(StoredTable::new(view.name(), definition))
     }
 
-    /// The stored tables that were named, if there were no others.
-    pub(crate) fn used(self) -> Option<Vec<UsedTable>> {
-        self.only_stored.get().then(|| self.used.into_inner())
+    /// The stored tables and views that were named, if there were no others.
+    pub(crate) fn used(&self) -> Option<Used> {
+        let known = self.noted.views.borrow();
+        (!self.noted.has_others.get()).then(|| Used {
+            tables: self.noted.tables.borrow().clone(),
+            views: known.values().map(|(view, _)| view.clone()).collect(),
+        })
     }
 }
 
@@ -187,19 +277,26 @@ fn of_first_type(mut arguments: Vec<Expr>) -> Vec<Expr> {
 impl ContextProvider for Resolver<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         if let Some(table) = system::of_information_schema(&name, self.view) {
-            self.only_stored.set(false);
+            self.noted.has_others.set(true);
             return Ok(provider_as_source(table));
         }
         let Some(table) = plain_name(&name) else {
             return plan_err!("{name} is no table name: there is one schema, \"main\"");
         };
+        if let Some(view) = self.view.stored_view(table) {
+            let view = views::expanded(self, &view).map_err(to_datafusion)?;
+            let size = self.size.get().with(&view).map_err(to_datafusion)?;
+            self.size.set(size);
+            return Ok(Arc::new(ViewSource::new(view)));
+        }
+        self.size.set(self.size.get().with_table());
         Ok(provider_as_source(
             self.table(table).map_err(to_datafusion)?,
         ))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
-        self.only_stored.set(false);
+        self.noted.has_others.set(true);
         Ok(provider_as_source(Arc::new(CteWorkTable::new(
             name, schema,
         ))))
@@ -210,15 +307,15 @@ impl ContextProvider for Resolver<'_> {
         name: &str,
         arguments: Vec<Expr>,
     ) -> Result<Arc<dyn TableSource>> {
-        let Some(function) = self.base.table_functions().get(name) else {
+        let Some(function) = self.planner.base().table_functions().get(name) else {
             if name.starts_with("read_") || name.ends_with("_scan") {
                 return Err(to_datafusion(unsupported(format!("{name}: {NO_FILES}"))));
             }
             return plan_err!("there is no table function \"{name}\"");
         };
-        self.only_stored.set(false);
+        self.noted.has_others.set(true);
         let context = SimplifyContext::builder()
-            .with_config_options(Arc::clone(self.base.config_options()))
+            .with_config_options(Arc::clone(self.planner.base().config_options()))
             .with_current_time()
             .build();
         let simplifier = ExprSimplifier::new(context);
@@ -245,14 +342,14 @@ impl ContextProvider for Resolver<'_> {
             .map(constant)
             .collect::<Result<Vec<_>>>()?;
         let arguments = in_nanoseconds(arguments)?;
-        let arguments = TableFunctionArgs::new(&arguments, self.base);
+        let arguments = TableFunctionArgs::new(&arguments, self.planner.base());
         Ok(provider_as_source(
             function.create_table_provider_with_args(arguments)?,
         ))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        self.base.expr_planners()
+        self.planner.base().expr_planners()
     }
 
     fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
@@ -260,19 +357,23 @@ impl ContextProvider for Resolver<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.base.scalar_functions().get(name).cloned()
+        self.planner.base().scalar_functions().get(name).cloned()
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.base.higher_order_functions().get(name).cloned()
+        self.planner
+            .base()
+            .higher_order_functions()
+            .get(name)
+            .cloned()
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.base.aggregate_functions().get(name).cloned()
+        self.planner.base().aggregate_functions().get(name).cloned()
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.base.window_functions().get(name).cloned()
+        self.planner.base().window_functions().get(name).cloned()
     }
 
     fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
@@ -280,22 +381,42 @@ impl ContextProvider for Resolver<'_> {
     }
 
     fn options(&self) -> &ConfigOptions {
-        self.base.config_options()
+        self.planner.base().config_options()
     }
 
     fn udf_names(&self) -> Vec<String> {
-        self.base.scalar_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .scalar_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        self.base.higher_order_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .higher_order_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 
     fn udaf_names(&self) -> Vec<String> {
-        self.base.aggregate_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .aggregate_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 
     fn udwf_names(&self) -> Vec<String> {
-        self.base.window_functions().keys().cloned().collect()
+        self.planner
+            .base()
+            .window_functions()
+            .keys()
+            .cloned()
+            .collect()
     }
 }

@@ -290,12 +290,39 @@ fn option_value(key: &Ident, value: &Expr) -> Result<String> {
     )))
 }
 
-/// DROP TABLE; all of them in one commit or, when one does not exist, none. One that others drop at the same time is an error without
-/// IF EXISTS.
+/// DROP TABLE.
 pub(crate) fn drop_tables(
     engine: &Engine,
     names: &[String],
     if_exists: bool,
+) -> Result<QueryResult> {
+    let check = |view: &DatabaseView, name: &str| view.table(name).map(drop);
+    drop_all(names, if_exists, engine, check, Engine::drop_tables)
+}
+
+/// DROP VIEW.
+pub(crate) fn drop_views(
+    engine: &Engine,
+    names: &[String],
+    if_exists: bool,
+) -> Result<QueryResult> {
+    drop_all(
+        names,
+        if_exists,
+        engine,
+        DatabaseView::check_view,
+        Engine::drop_views,
+    )
+}
+
+/// Drops all of them in one commit or, when one does not exist, none. One that others drop at the same time is an error without
+/// IF EXISTS.
+fn drop_all(
+    names: &[String],
+    if_exists: bool,
+    engine: &Engine,
+    check: impl Fn(&DatabaseView, &str) -> Result<()>,
+    drop: impl Fn(&Engine, &[&str]) -> Result<()>,
 ) -> Result<QueryResult> {
     let forgiven = |error: &Error| if_exists && error.kind() == ErrorKind::NotFound;
     loop {
@@ -304,14 +331,14 @@ pub(crate) fn drop_tables(
         let mut found: Vec<&str> = Vec::new();
         // Names are the same in any case.
         for name in names.iter().filter(|name| seen.insert(name.to_lowercase())) {
-            match view.table(name) {
+            match check(&view, name) {
                 Err(error) if forgiven(&error) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
                 // One that cannot be read can be dropped all the same.
                 _ => found.push(name),
             }
         }
-        match engine.drop_tables(&found) {
+        match drop(engine, &found) {
             // Others have dropped one meanwhile.
             Err(error) if forgiven(&error) => {}
             done => return done.map(|()| QueryResult::count(0)),
@@ -319,9 +346,9 @@ pub(crate) fn drop_tables(
     }
 }
 
-/// SHOW TABLES.
+/// SHOW TABLES: the names of views among those of tables.
 pub(crate) fn show_tables(view: &DatabaseView) -> Result<QueryResult> {
-    rows([("name", view.table_names())])
+    rows([("name", view.table_and_view_names())])
 }
 
 /// DESCRIBE of a table.

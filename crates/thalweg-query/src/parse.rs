@@ -5,10 +5,12 @@
 
 use crate::column_words;
 use crate::constant_params;
+use crate::depths::Depths;
 use crate::dialect;
 use crate::error::{from_datafusion, query, unsupported};
 use crate::from_first;
 use crate::lists;
+use crate::new_view::{self, NewView};
 use crate::number_tokens;
 use crate::offered;
 use crate::params::Placeholders;
@@ -28,19 +30,10 @@ use datafusion_sql::sqlparser::dialect::GenericDialect;
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::fmt::Display;
-use thalweg_table::{Error, ErrorKind, Result};
+use thalweg_table::{Error, Result};
 
 /// Levels of brackets and subqueries.
-const MAX_NESTING: usize = 128;
-/// Operators that may end up inside one another, as in `a OR b OR c`: what is built from a chain is as deep as the
-/// chain is long, and is walked by recursion.
-const MAX_CHAIN: usize = 3_000;
-/// Operators of arithmetic among them. DataFusion derives the type of each from all those inside it: three times as many
-/// take nine times as long, 1,000 about a second.
-const MAX_ARITHMETIC: usize = 1_000;
-/// Queries put together by UNION and its like, and tables by JOIN: each takes far more of the stack than an operator.
-const MAX_COMBINED: usize = 1_000;
-
+pub(crate) const MAX_NESTING: usize = 128;
 /// The request that a statement makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
@@ -58,10 +51,14 @@ pub(crate) enum Request {
     Merge(Box<Merge>, Option<With>),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
+    /// CREATE VIEW.
+    CreateView(Box<NewView>),
     /// ALTER TABLE.
     AlterTable(Box<AlterTable>),
-    /// DROP TABLE.
-    DropTables {
+    /// DROP TABLE and DROP VIEW.
+    Drop {
+        /// Views, not tables.
+        views: bool,
         /// Which.
         names: Vec<String>,
         /// Missing ones are fine.
@@ -90,8 +87,9 @@ impl Request {
                 | Self::Update(..)
                 | Self::Merge(..)
                 | Self::CreateTable(_)
+                | Self::CreateView(_)
                 | Self::AlterTable(_)
-                | Self::DropTables { .. }
+                | Self::Drop { .. }
         )
     }
 }
@@ -105,11 +103,14 @@ pub(crate) struct Parsed {
     pub(crate) wants_names: bool,
     /// Some parameters stand where the planner takes constants only.
     pub(crate) wants_constants: bool,
+    /// How deeply its parts lie inside one another.
+    pub(crate) depths: Depths,
 }
 
 /// Reads one statement.
 pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let mut tokens = tokens(text)?;
+    let depths = Depths::of(&tokens);
     unsupported_statements::check(&tokens)?;
     refuse_colons(&tokens)?;
     let placeholders = number_placeholders(&mut tokens)?;
@@ -138,6 +139,15 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
     let wants_constants = !placeholders.names.is_empty() && constant_params::are_in(&mut statement);
     let request = match classify(statement)? {
         Request::Query(query) if summarizes => Request::Summarize(query),
+        Request::CreateView(mut view) => {
+            if !placeholders.names.is_empty() {
+                return Err(query(
+                    "a view has no parameters: write its values, or give the query that reads the view parameters",
+                ));
+            }
+            view.query = new_view::text_of_query(text)?;
+            Request::CreateView(view)
+        }
         request => request,
     };
     Ok(Parsed {
@@ -145,6 +155,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed> {
         placeholders,
         wants_names,
         wants_constants,
+        depths,
     })
 }
 
@@ -183,22 +194,7 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
             "\"{shown}\" is no name: it contains a NUL character"
         )));
     }
-    let limit = |message| Err(Error::new(ErrorKind::Limit, message));
-    if chain_depth(&tokens, role_in_chain) > MAX_CHAIN {
-        return limit(format!(
-            "a statement chains at most {MAX_CHAIN} operators; write IN (...) for long lists, or join"
-        ));
-    }
-    if chain_depth(&tokens, role_in_arithmetic) > MAX_ARITHMETIC {
-        return limit(format!(
-            "a statement chains at most {MAX_ARITHMETIC} operators of arithmetic; put parts of a long sum in brackets"
-        ));
-    }
-    if chain_depth(&tokens, role_in_combinations) > MAX_COMBINED {
-        return limit(format!(
-            "a statement combines at most {MAX_COMBINED} queries or tables by UNION, EXCEPT, INTERSECT and JOIN"
-        ));
-    }
+    Depths::of(&tokens).check()?;
     let tokens = number_tokens::in_plain_digits(tokens, text)?;
     Ok(precedence::with_brackets(powers::as_calls(tokens)))
 }
@@ -374,126 +370,6 @@ fn parse_error(error: DataFusionError) -> Error {
     }
 }
 
-/// Operators of one level of brackets.
-#[derive(Default)]
-struct Level {
-    /// Since the last end of a chain.
-    operators: usize,
-    /// The deepest pair of brackets since then.
-    deepest_inside: usize,
-    /// The deepest of what lies before it.
-    deepest_before: usize,
-}
-
-impl Level {
-    fn depth(&self) -> usize {
-        self.deepest_before
-            .max(self.operators + self.deepest_inside)
-    }
-}
-
-/// The role of a token in chains of operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// One more of them.
-    Operator,
-    /// The tokens before it and those after it do not end up inside one another.
-    End,
-    Other,
-}
-
-/// How deeply operators may lie inside one another, at most.
-fn chain_depth(tokens: &[TokenWithSpan], role: impl Fn(&Token) -> Role) -> usize {
-    let mut levels = vec![Level::default()];
-    for token in tokens {
-        let inside = levels.len() > 1;
-        let Some(level) = levels.last_mut() else {
-            return 0;
-        };
-        match &token.token {
-            Token::LParen | Token::LBracket => levels.push(Level::default()),
-            Token::RParen | Token::RBracket if inside => {
-                let depth = level.depth();
-                levels.pop();
-                if let Some(outer) = levels.last_mut() {
-                    outer.deepest_inside = outer.deepest_inside.max(depth);
-                }
-            }
-            token => match role(token) {
-                Role::Operator => level.operators += 1,
-                Role::End => {
-                    *level = Level {
-                        deepest_before: level.depth(),
-                        ..Level::default()
-                    }
-                }
-                Role::Other => {}
-            },
-        }
-    }
-    // Brackets that never close are for the parser to find.
-    levels.iter().map(Level::depth).sum()
-}
-
-fn role_in_chain(token: &Token) -> Role {
-    match token {
-        Token::Comma => Role::End,
-        token if is_operator(token) => Role::Operator,
-        _ => Role::Other,
-    }
-}
-
-/// The role of a token in chains of arithmetic: conditions on both sides of AND and OR are chains of their own.
-fn role_in_arithmetic(token: &Token) -> Role {
-    match token {
-        Token::Comma => Role::End,
-        Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR) => Role::End,
-        Token::Plus | Token::Minus | Token::Mul | Token::Div | Token::Mod => Role::Operator,
-        _ => Role::Other,
-    }
-}
-
-/// The role of a token in combinations of queries and tables. Commas separate columns here, not what is combined.
-fn role_in_combinations(token: &Token) -> Role {
-    match token {
-        Token::Word(word) => match word.keyword {
-            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::JOIN => Role::Operator,
-            _ => Role::Other,
-        },
-        _ => Role::Other,
-    }
-}
-
-fn is_operator(token: &Token) -> bool {
-    match token {
-        Token::Word(word) => matches!(
-            word.keyword,
-            Keyword::AND
-                | Keyword::OR
-                | Keyword::NOT
-                | Keyword::IS
-                | Keyword::LIKE
-                | Keyword::ILIKE
-                | Keyword::BETWEEN
-                | Keyword::UNION
-                | Keyword::EXCEPT
-                | Keyword::INTERSECT
-                | Keyword::JOIN
-                | Keyword::AT
-                | Keyword::COLLATE
-        ),
-        Token::Whitespace(_)
-        | Token::Number(..)
-        | Token::Char(_)
-        | Token::SingleQuotedString(_)
-        | Token::Placeholder(_)
-        | Token::Period
-        | Token::SemiColon
-        | Token::EOF => false,
-        _ => true,
-    }
-}
-
 fn is_quoted_with_capitals(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_some() && word.value.chars().any(char::is_uppercase))
 }
@@ -567,7 +443,8 @@ fn classify(statement: DfStatement) -> Result<Request> {
     }
 }
 
-fn is_explain(statement: &DfStatement) -> bool {
+/// Whether a statement asks for a plan.
+pub(crate) fn is_explain(statement: &DfStatement) -> bool {
     match statement {
         DfStatement::Explain(_) => true,
         DfStatement::Statement(inner) => matches!(**inner, SqlStatement::Explain { .. }),
@@ -588,15 +465,17 @@ fn classify_sql(statement: SqlStatement) -> Result<Request> {
         SqlStatement::Merge(merge) => Ok(Request::Merge(Box::new(merge), None)),
         SqlStatement::AlterTable(alter) => Ok(Request::AlterTable(Box::new(alter))),
         SqlStatement::CreateTable(create) => Ok(Request::CreateTable(Box::new(create))),
+        SqlStatement::CreateView(view) => Ok(Request::CreateView(Box::new(NewView::of(view)?))),
         SqlStatement::Drop {
-            object_type: ObjectType::Table,
+            object_type: object_type @ (ObjectType::Table | ObjectType::View),
             if_exists,
             names,
             ..
-        } => {
-            let names = names.iter().map(table_name).collect::<Result<_>>()?;
-            Ok(Request::DropTables { names, if_exists })
-        }
+        } => Ok(Request::Drop {
+            views: object_type == ObjectType::View,
+            names: names.iter().map(table_name).collect::<Result<_>>()?,
+            if_exists,
+        }),
         SqlStatement::ShowTables { show_options, .. } => {
             if selects(&show_options) || show_options.show_in.is_some() {
                 return Err(unsupported(
@@ -693,7 +572,6 @@ fn instead(word: &str) -> &'static str {
 fn refuse(statement: &SqlStatement) -> Error {
     let what: &dyn Display = match statement {
         SqlStatement::Copy { .. } => &"COPY",
-        SqlStatement::CreateView { .. } => &"CREATE VIEW",
         SqlStatement::CreateIndex(_) => {
             return unsupported(
                 "CREATE INDEX is not offered by this version: rows lie in the order of time, and blocks that the least and greatest \
@@ -776,7 +654,7 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_named() {
         for (text, word) in [
-            ("CREATE VIEW w AS SELECT * FROM t", "CREATE VIEW"),
+            ("CREATE MATERIALIZED VIEW w AS SELECT 1", "MATERIALIZED"),
             ("COPY t TO 'x.csv'", "COPY"),
             ("COPY t FROM 'x.csv'", "COPY"),
             (

@@ -321,6 +321,7 @@ impl StatementSession {
         props.mark_start_execution(Arc::clone(&config));
         let now = props.query_execution_start_time.unwrap_or_else(Utc::now);
         let tables = StatementTables {
+            planner: Arc::clone(planner),
             snapshot: view,
             threads: planner.options.threads,
             compares_floats: compares_floats(plan),

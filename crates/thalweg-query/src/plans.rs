@@ -12,7 +12,7 @@ use crate::meaning::time_texts;
 use crate::names::{Names, keep_letters};
 use crate::options::QueryOptions;
 use crate::params::{BoundParams, Params};
-use crate::parse::Request;
+use crate::parse::{Parsed, Request};
 use crate::planner::{Planner, StatementSession};
 use crate::statement::{FilledPlan, KeptPlan, Statement, Statements, is_optimizable, is_timeless};
 use crate::{constant_params, lists, literals};
@@ -153,24 +153,10 @@ impl Plans {
         if let Some(kept) = kept {
             return fill_kept(&kept, params);
         }
-        let resolver = Resolver::new(self.planner.base(), view, extra, params);
-        let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
-        let planner = &self.planner;
-        let corrected = self.corrected(statement, query, &resolver)?;
-        let mut plan = planner.logical(corrected, &resolver, &mut context);
-        let has_equal_names = match &plan {
-            Ok(plan) => have_casts_beside(plan).map_err(from_datafusion)?,
-            Err(error) => output_names::are_equal(error),
-        };
-        if has_equal_names {
-            let mut query = self.corrected(statement, query, &resolver)?;
-            if let Some(inner) = innermost(&mut query) {
-                output_names::tell_apart(inner);
-            }
-            let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
-            plan = planner.logical(query, &resolver, &mut context);
-        }
-        let Named { plan, names } = Named::new(plan.map_err(from_datafusion)?, None);
+        let resolver = Resolver::new(&self.planner, view, extra, params);
+        let plan = unoptimised(&statement.parsed, query, &resolver, params)?;
+        resolver.size().check_inside(statement.parsed.depths)?;
+        let Named { plan, names } = Named::new(plan, None);
         let mut session = StatementSession::new(&self.planner, view.clone(), &plan);
         if let Some(now) = statement.now {
             session.set_now(now);
@@ -198,40 +184,61 @@ impl Plans {
         }
         fill(plan, params)
     }
+}
 
-    /// The statement with names as the tables have them.
-    fn corrected(
-        &self,
-        statement: &Statement,
-        query: &DfStatement,
-        resolver: &Resolver<'_>,
-    ) -> Result<DfStatement> {
-        let mut query = query.clone();
-        let (references, _) = resolve_table_references(&query, true).map_err(from_datafusion)?;
-        let mut names = Names::default();
-        let mut needed = statement.parsed.wants_names;
-        for name in references.iter().filter_map(plain_name) {
-            let table = match resolver.table(name) {
-                Ok(table) => table,
-                // Perhaps the name of a WITH; if not, planning reports it.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let schema = table.schema();
-            needed |= schema
-                .fields()
-                .iter()
-                .any(|field| fold_name(field.name()) != *field.name());
-            names.add_table(name, schema.fields().iter().map(|field| field.name()));
-        }
+/// The plan of a query as it stands in a text, on the tables and views of `resolver`.
+pub(crate) fn unoptimised(
+    parsed: &Parsed,
+    query: &DfStatement,
+    resolver: &Resolver<'_>,
+    params: &BoundParams,
+) -> Result<LogicalPlan> {
+    let planner = resolver.planner();
+    let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
+    let mut plan = planner.logical(corrected(parsed, query, resolver)?, resolver, &mut context);
+    let has_equal_names = match &plan {
+        Ok(plan) => have_casts_beside(plan).map_err(from_datafusion)?,
+        Err(error) => output_names::are_equal(error),
+    };
+    if has_equal_names {
+        let mut query = corrected(parsed, query, resolver)?;
         if let Some(inner) = innermost(&mut query) {
-            needed |= keep_letters(inner);
-            if needed {
-                names.apply(inner)?;
-            }
+            output_names::tell_apart(inner);
         }
-        Ok(query)
+        let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
+        plan = planner.logical(query, resolver, &mut context);
     }
+    plan.map_err(from_datafusion)
+}
+
+/// The statement with names as the tables have them.
+fn corrected(parsed: &Parsed, query: &DfStatement, resolver: &Resolver<'_>) -> Result<DfStatement> {
+    let mut query = query.clone();
+    let (references, _) = resolve_table_references(&query, true).map_err(from_datafusion)?;
+    let mut names = Names::default();
+    let mut needed = parsed.wants_names;
+    for name in references.iter().filter_map(plain_name) {
+        let schema = match resolver.schema(name) {
+            Ok(schema) => schema,
+            // Perhaps the name of a WITH; if not, planning reports it.
+            Err(error) if error.kind() == ErrorKind::NotFound || resolver.is_view(name) => {
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        needed |= schema
+            .fields()
+            .iter()
+            .any(|field| fold_name(field.name()) != *field.name());
+        names.add_table(name, schema.fields().iter().map(|field| field.name()));
+    }
+    if let Some(inner) = innermost(&mut query) {
+        needed |= keep_letters(inner);
+        if needed {
+            names.apply(inner)?;
+        }
+    }
+    Ok(query)
 }
 
 /// Puts values in the place of placeholders.

@@ -7,6 +7,7 @@ mod alter;
 mod edits;
 mod inserts;
 mod transactions;
+mod views;
 
 use crate::catalog::{Resolver, plain_name};
 use crate::deadline::Deadline;
@@ -399,7 +400,7 @@ impl Session {
         let plans = &self.shared.plans;
         let database = self.snapshot()?;
         let no_params = BoundParams::default();
-        let resolver = Resolver::new(plans.planner().base(), &database, &[], &no_params);
+        let resolver = Resolver::new(plans.planner(), &database, &[], &no_params);
         let plan = scan.plan(view, columns, plans.planner(), &resolver)?;
         let session = StatementSession::new(plans.planner(), database.clone(), &plan);
         let plan = session.optimized(plan).map_err(from_datafusion)?;
@@ -443,8 +444,7 @@ impl Session {
         let view = self.snapshot()?;
         let source = match &statement.parsed.request {
             Request::Describe(name) => {
-                let known = view.table(name).is_ok() || system::table(name, &view).is_some();
-                return Ok(if known {
+                return Ok(if is_known(&view, name) {
                     Vec::new()
                 } else {
                     vec![name.clone()]
@@ -473,8 +473,7 @@ impl Session {
         for name in references.iter().filter_map(plain_name) {
             // The table whose rows change is a stored one.
             let is_changed = name.starts_with(STORED);
-            let known =
-                is_changed || view.table(name).is_ok() || system::table(name, &view).is_some();
+            let known = is_changed || is_known(&view, name);
             if !known && !unknown.iter().any(|other| other == name) {
                 unknown.push(name.to_owned());
             }
@@ -540,11 +539,19 @@ impl Session {
             }
             Request::AlterTable(alter) => self.alter(statement, alter, &params, call),
             Request::Summarize(query) => self.summarize(statement, query, &params, call),
-            Request::DropTables { names, if_exists } => ddl::drop_tables(engine, names, *if_exists),
+            Request::CreateView(new) => self.create_view(new),
+            Request::Drop {
+                views: true,
+                names,
+                if_exists,
+            } => ddl::drop_views(engine, names, *if_exists),
+            Request::Drop {
+                names, if_exists, ..
+            } => ddl::drop_tables(engine, names, *if_exists),
             Request::ShowTables => ddl::show_tables(&call.scope.snapshot()?),
             Request::Describe(name) => match call.extra.iter().find(|(given, _)| given == name) {
                 Some((_, rows)) => ddl::describe_rows(rows.schema()),
-                None => ddl::describe(&call.scope.snapshot()?, name),
+                None => self.describe(&call.scope.snapshot()?, name),
             },
             Request::DescribeQuery(query) => {
                 let rows = self.query(statement, query, &params, call)?;
@@ -734,6 +741,13 @@ impl<'a> Call<'a> {
             scope,
         })
     }
+}
+
+/// Whether a name is that of a table or a view of the database, and so none that a caller may hand in.
+fn is_known(view: &DatabaseView, name: &str) -> bool {
+    view.table(name).is_ok()
+        || view.stored_view(name).is_some()
+        || system::table(name, view).is_some()
 }
 
 /// A query inside another statement, as a statement of its own.

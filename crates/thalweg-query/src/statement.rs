@@ -1,10 +1,10 @@
 //! Statements that are kept: parsed once, planned once per set of parameter types.
 //!
-//! Invariants: a kept plan holds no rows and no snapshot; it is used again only while the definitions of all tables in
+//! Invariants: a kept plan holds no rows and no snapshot; it is used again only while the definitions of all tables and views in
 //! it are the very same, and never if its meaning depends on when it runs (`now()`) or on tables that are not
 //! stored. Placeholders stay placeholders in it, with the types of the values that it was planned for.
 
-use crate::catalog::UsedTable;
+use crate::catalog::Used;
 use crate::dialect::output_names::Named;
 use crate::functions::bucket_origin;
 use crate::parse::{Parsed, parse};
@@ -44,7 +44,7 @@ pub(crate) struct Statement {
 pub(crate) struct KeptPlan {
     pub(crate) plan: Named,
     pub(crate) param_types: Vec<DataType>,
-    pub(crate) used: Vec<UsedTable>,
+    pub(crate) used: Used,
     /// Values are only compared with columns of their own type.
     pub(crate) is_plain: bool,
 }
@@ -125,11 +125,7 @@ pub(crate) struct FilledPlan {
 
 impl KeptPlan {
     pub(crate) fn is_current(&self, view: &DatabaseView) -> bool {
-        let unchanged = |used: &UsedTable| {
-            view.table(&used.name)
-                .is_ok_and(|table| Arc::ptr_eq(table.definition(), &used.definition))
-        };
-        self.used.iter().all(unchanged)
+        self.used.is_current(view)
     }
 }
 

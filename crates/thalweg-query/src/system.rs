@@ -6,6 +6,8 @@
 mod rows;
 
 use crate::error::{from_arrow, to_datafusion};
+use crate::planner::Planner;
+use crate::table::StatementTables;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
@@ -18,7 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
-use thalweg_table::{DatabaseView, TableView};
+use thalweg_table::{DatabaseView, StoredView, TableView};
 
 const TEXT: DataType = DataType::Utf8;
 const NUMBER: DataType = DataType::UInt64;
@@ -145,6 +147,18 @@ const STANDARD_COLUMNS: Kind = Kind {
     rows: rows::standard_columns,
 };
 
+/// `information_schema.views`.
+const STANDARD_VIEWS: Kind = Kind {
+    name: "views",
+    columns: &[
+        ("table_schema", TEXT),
+        ("table_name", TEXT),
+        ("view_definition", TEXT),
+    ],
+    name_column: Some("table_name"),
+    rows: rows::standard_views,
+};
+
 /// The system table of that name.
 pub(crate) fn table(name: &str, view: &DatabaseView) -> Option<Arc<dyn TableProvider>> {
     let is_named = |kind: &&&Kind| kind.name.eq_ignore_ascii_case(name);
@@ -165,7 +179,7 @@ pub(crate) fn of_information_schema(
         return None;
     }
     let is_named = |kind: &&&Kind| kind.name.eq_ignore_ascii_case(table);
-    [&STANDARD_TABLES, &STANDARD_COLUMNS]
+    [&STANDARD_TABLES, &STANDARD_COLUMNS, &STANDARD_VIEWS]
         .iter()
         .find(is_named)
         .map(|kind| SystemTable::provider(kind, view))
@@ -194,6 +208,7 @@ struct SystemTable {
 
 /// The part of a system table that a statement asks for.
 struct Wanted<'a> {
+    planner: &'a Planner,
     view: &'a DatabaseView,
     /// The names of the columns that it reads.
     columns: Vec<&'static str>,
@@ -206,10 +221,23 @@ impl Wanted<'_> {
         columns.iter().any(|column| self.columns.contains(column))
     }
 
+    fn is_named(&self, name: &String) -> bool {
+        self.names.iter().all(|wanted| wanted.contains(name))
+    }
+
+    /// The views that it asks for.
+    fn views(&self) -> Vec<StoredView> {
+        let names = self.view.view_names();
+        let names = names.iter().filter(|name| self.is_named(name));
+        names
+            .filter_map(|name| self.view.stored_view(name))
+            .collect()
+    }
+
     /// The tables that it asks for.
     fn tables(&self) -> thalweg_table::Result<Vec<TableView>> {
         let mut names = self.view.table_names();
-        names.retain(|name| self.names.iter().all(|wanted| wanted.contains(name)));
+        names.retain(|name| self.is_named(name));
         names.iter().map(|name| self.view.table(name)).collect()
     }
 }
@@ -250,9 +278,15 @@ impl SystemTable {
         }
     }
 
-    fn rows(&self, projection: Option<&Vec<usize>>, filters: &[Expr]) -> Result<RecordBatch> {
+    fn rows(
+        &self,
+        planner: &Planner,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<RecordBatch> {
         let all: Vec<usize> = (0..self.kind.columns.len()).collect();
         let wanted = Wanted {
+            planner,
             view: &self.view,
             columns: projection
                 .unwrap_or(&all)
@@ -298,7 +332,8 @@ impl TableProvider for SystemTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let batch = self.rows(projection, filters)?;
+        let planner = &StatementTables::of(session)?.planner;
+        let batch = self.rows(planner, projection, filters)?;
         let table = MemTable::try_new(Arc::clone(&self.schema), vec![vec![batch]])?;
         table.scan(session, projection, &[], limit).await
     }

@@ -5,6 +5,7 @@
 //! time are exact, those on other columns only prune blocks.
 
 use crate::error::to_datafusion;
+use crate::planner::Planner;
 use crate::pushdown::columns::{column_ranges, holds_for_none, may_prune};
 use crate::pushdown::time::{TimeColumn, keys_of, time_conditions};
 use crate::scan_exec::TableScanExec;
@@ -147,6 +148,8 @@ impl StoredTable {
 
 /// The stored tables as one execution of a statement reads them.
 pub(crate) struct StatementTables {
+    /// Plans the views that a system table describes.
+    pub(crate) planner: Arc<Planner>,
     pub(crate) snapshot: DatabaseView,
     pub(crate) threads: usize,
     /// Whether the plan may compare floats of its tables.

@@ -1,6 +1,6 @@
 //! Where tokens stand in their text.
 
-use datafusion_sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion_sql::sqlparser::tokenizer::{Location, TokenWithSpan};
 
 /// The lines of a text.
 pub(crate) struct TokenPlaces<'a> {
@@ -19,8 +19,16 @@ impl<'a> TokenPlaces<'a> {
 
     /// The first byte of a token; `None` for one that is not of this text.
     pub(crate) fn byte_of(&self, token: &TokenWithSpan) -> Option<usize> {
+        self.byte_at(token.span.start)
+    }
+
+    /// The byte after a token.
+    pub(crate) fn end_of(&self, token: &TokenWithSpan) -> Option<usize> {
+        self.byte_at(token.span.end)
+    }
+
+    fn byte_at(&self, place: Location) -> Option<usize> {
         // Lines and columns count from 1, columns in characters.
-        let place = token.span.start;
         let line = usize::try_from(place.line).ok()?.checked_sub(1)?;
         let start = *self.line_starts.get(line)?;
         let column = usize::try_from(place.column).ok()?.checked_sub(1)?;

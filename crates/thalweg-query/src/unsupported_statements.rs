@@ -74,6 +74,14 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
     (&["PIVOT"], PIVOT),
     (&["UNPIVOT"], UNPIVOT),
     (
+        &["ALTER", "VIEW"],
+        "ALTER VIEW is not offered: CREATE OR REPLACE VIEW gives a view another query, DROP VIEW and CREATE VIEW another name",
+    ),
+    (
+        &["SHOW", "VIEWS"],
+        "SHOW VIEWS is not offered: write SHOW TABLES, or SELECT * FROM information_schema.views",
+    ),
+    (
         &["SHOW", "CREATE"],
         "SHOW CREATE is not offered: DESCRIBE t shows the columns of a table, .schema in the shell of the command line its statement",
     ),

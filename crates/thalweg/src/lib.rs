@@ -57,9 +57,9 @@ pub use thalweg_table::{
     AggregateRequest, AggregateResult, Alteration, Appender, BlockFacts, Bucket, ColumnRange,
     ColumnSummary, Constant, CreateOptions, DatabaseView, Durability, Error, ErrorKind,
     FragmentFacts, Group, JobKind, JobLimits, JobReport, JobState, KeyRange, Layouts, Maintained,
-    MaintenanceMode, NewTable, Numbered, Result, Retention, ScanMetrics, ScanTask, SummaryKind,
-    SummaryOption, Table, TableDefinition, TableStats, TableTotals, TableView, Transaction, Value,
-    ValueRange, constant_of, default_in_sql,
+    MaintenanceMode, NewTable, Numbered, Result, Retention, ScanMetrics, ScanTask, StoredView,
+    SummaryKind, SummaryOption, Table, TableDefinition, TableStats, TableTotals, TableView,
+    Transaction, Value, ValueRange, ViewDefinition, constant_of, default_in_sql,
 };
 
 /// The first rows from a time on, two of their three columns:

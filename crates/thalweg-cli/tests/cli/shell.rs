@@ -46,6 +46,51 @@ fn the_printed_schema_makes_the_same_table() {
 }
 
 #[test]
+fn the_printed_schema_makes_the_same_views() {
+    let place = Place::new();
+    place.sql(
+        "CREATE TABLE \"My Table\" (ts TIMESTAMP, v DOUBLE) WITH (layout = 'stream', time = 'ts')",
+    );
+    place.sql("INSERT INTO \"My Table\" VALUES ('2026-01-01', 1), ('2026-01-02', 2)");
+    place.sql(
+        "CREATE VIEW z (\"At\", half) AS SELECT ts, v / 2 -- halved\n FROM \"my table\" -- end",
+    );
+    place.sql("CREATE VIEW \"A view\" AS SELECT max(half) AS m FROM Z WHERE \"At\" > '2026-01-01' OR 'a;b' = 'c'");
+    place.sql("CREATE VIEW \"as\" (\"group\", \"select\") AS SELECT ts, v FROM \"my table\"");
+    assert_eq!(
+        place.run_with(["db"], ".tables\n").ok(),
+        "A view\nMy Table\nas\nz\n"
+    );
+    let schema = place.run_with(["db"], ".schema\n").ok();
+    let other = Place::new();
+    other.run_with(["db"], &schema).ok();
+    assert_eq!(other.run_with(["db"], ".schema\n").ok(), schema);
+    let view = place.run_with(["db"], ".schema Z\n").ok();
+    assert_eq!(
+        view,
+        "CREATE VIEW z (\"At\", half) AS SELECT ts, v / 2 -- halved\n FROM \"my table\";\n"
+    );
+    assert_eq!(place.sql("SELECT * FROM \"a view\""), "m\n1.0\n");
+    assert!(place.sql("DESCRIBE z").contains("half,DOUBLE,YES\n"));
+}
+
+#[test]
+fn commands_on_tables_leave_views_alone() {
+    let place = Place::new();
+    place.sql("CREATE TABLE t (ts BIGINT, v DOUBLE) WITH (time = 'ts')");
+    place.sql("CREATE VIEW w AS SELECT * FROM t");
+    for command in ["stats", "maintain", "verify"] {
+        let out = place.run([command, "db"]).ok();
+        assert!(!out.contains("w,") && !out.contains("2 tables"), "{out}");
+    }
+    assert!(place.run(["verify", "db"]).ok().contains("1 table"));
+    for command in ["stats", "maintain"] {
+        let message = place.run([command, "db", "w"]).fails(1);
+        assert!(message.contains("\"w\" is a view"), "{message}");
+    }
+}
+
+#[test]
 fn all_types_have_names_that_are_read_back() {
     let place = Place::new();
     place.sql(

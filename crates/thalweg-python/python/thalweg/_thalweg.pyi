@@ -133,7 +133,7 @@ class Database:
         """The table of that name, in any case."""
 
     def tables(self) -> list[str]:
-        """The names of all tables, in order."""
+        """The names of all tables, in order. Views are none of them: SHOW TABLES has both."""
 
     def drop_table(self, name: str) -> None:
         """Removes a table and its rows."""

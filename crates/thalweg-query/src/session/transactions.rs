@@ -118,7 +118,9 @@ impl Scope<'_> {
         let what = match request {
             Request::CreateTable(_) => "CREATE TABLE",
             Request::AlterTable(_) => "ALTER TABLE",
-            Request::DropTables { .. } => "DROP TABLE",
+            Request::CreateView(_) => "CREATE VIEW",
+            Request::Drop { views: true, .. } => "DROP VIEW",
+            Request::Drop { views: false, .. } => "DROP TABLE",
             _ => return Ok(()),
         };
         if self.transaction.is_none() {

@@ -1,12 +1,17 @@
 //! The rows of each system table.
 
 use super::Wanted;
+use crate::catalog::Resolver;
+use crate::dialect::output_names::visible;
+use crate::params::BoundParams;
+use crate::views;
 use arrow::array::{ArrayRef, Float64Array, StringArray, TimestampMicrosecondArray, UInt64Array};
+use arrow::datatypes::Schema;
 use std::sync::Arc;
 use thalweg_table::engine::EngineOptions;
 use thalweg_table::schema::sql_type_name;
 use thalweg_table::time::key_to_text;
-use thalweg_table::{JobReport, KeyRange, Result, TableTotals, TableView};
+use thalweg_table::{JobReport, KeyRange, Result, StoredView, TableTotals, TableView};
 
 fn texts<T: AsRef<str>>(values: impl IntoIterator<Item = Option<T>>) -> ArrayRef {
     Arc::new(values.into_iter().collect::<StringArray>())
@@ -231,28 +236,75 @@ pub(super) fn settings(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
     ])
 }
 
-/// One row per stored table, as the standard has it.
+/// One row per stored table and per view, as the standard has it.
 pub(super) fn standard_tables(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
-    let names = wanted.view.table_names();
-    let all = |text| all_texts(names.iter().map(|_| text));
-    let (schemas, types) = (all("main"), all("BASE TABLE"));
-    Ok(vec![schemas, all_texts(names), types])
+    let (tables, views) = (wanted.view.table_names(), wanted.view.view_names());
+    let of_type = |names: Vec<String>, kind| names.into_iter().map(move |name| (name, kind));
+    let mut rows: Vec<(String, &str)> = of_type(tables, "BASE TABLE")
+        .chain(of_type(views, "VIEW"))
+        .collect();
+    rows.sort_unstable();
+    Ok(vec![
+        all_texts(rows.iter().map(|_| "main")),
+        all_texts(rows.iter().map(|(name, _)| name)),
+        all_texts(rows.iter().map(|(_, kind)| kind)),
+    ])
 }
 
-/// One row per column of a stored table.
+/// One row per view.
+pub(super) fn standard_views(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
+    let views = wanted.views();
+    let queries = views.iter().map(|view| Ok(view.definition()?.query));
+    let queries = queries.collect::<Result<Vec<String>>>()?;
+    Ok(vec![
+        all_texts(views.iter().map(|_| "main")),
+        all_texts(views.iter().map(StoredView::name)),
+        all_texts(queries),
+    ])
+}
+
+/// A column in `information_schema`.
+struct StandardColumn {
+    table: String,
+    place: u64,
+    name: String,
+    data_type: String,
+    nullable: bool,
+}
+
+/// One row per column of a stored table or a view; a view that cannot be read as things are has none.
 pub(super) fn standard_columns(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
-    let views = wanted.tables()?;
-    let found = facts_of(&views, |view| {
-        Ok((1_u64..).zip(view.definition().columns()).collect())
-    })?;
-    let columns = || found.iter();
+    let mut columns = Vec::new();
+    let mut add = |table: &str, schema: &Schema| {
+        columns.extend((1..).zip(schema.fields()).map(|(place, field)| {
+            let data_type = sql_type_name(field.data_type());
+            StandardColumn {
+                table: table.to_owned(),
+                place,
+                name: visible(field.name()).to_owned(),
+                data_type,
+                nullable: field.is_nullable(),
+            }
+        }));
+    };
+    for table in wanted.tables()? {
+        add(table.name(), table.definition().schema());
+    }
+    let no_params = BoundParams::default();
+    for view in wanted.views() {
+        let resolver = Resolver::new(wanted.planner, wanted.view, &[], &no_params);
+        if let Ok(schema) = views::schema_of(&resolver, &view) {
+            add(view.name(), &schema);
+        }
+    }
+    let columns = || columns.iter();
     let nullable = |nullable| if nullable { "YES" } else { "NO" };
     Ok(vec![
         all_texts(columns().map(|_| "main")),
-        all_texts(columns().map(|(view, _)| view.name())),
-        all_texts(columns().map(|(_, (_, column))| &column.name)),
-        numbers(columns().map(|(_, (place, _))| *place)),
-        all_texts(columns().map(|(_, (_, column))| sql_type_name(&column.data_type))),
-        all_texts(columns().map(|(_, (_, column))| nullable(column.nullable))),
+        all_texts(columns().map(|column| &column.table)),
+        all_texts(columns().map(|column| &column.name)),
+        numbers(columns().map(|column| column.place)),
+        all_texts(columns().map(|column| &column.data_type)),
+        all_texts(columns().map(|column| nullable(column.nullable))),
     ])
 }

@@ -20,6 +20,7 @@ mod memory;
 mod sessions;
 mod system_tables;
 mod times;
+mod views;
 
 use arrow::array::{Array, Int64Array, RecordBatch, RecordBatchIterator, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
