@@ -268,7 +268,7 @@ fn option(option: &SqlOption) -> Result<(String, String)> {
     }
 }
 
-fn option_value(key: &Ident, value: &Expr) -> Result<String> {
+pub(crate) fn option_value(key: &Ident, value: &Expr) -> Result<String> {
     match value {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => {

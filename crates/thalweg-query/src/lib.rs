@@ -70,6 +70,7 @@ mod subquery_orders;
 mod summarize;
 mod system;
 mod table;
+mod table_options;
 pub mod texts;
 mod threads;
 mod token_forms;

@@ -16,6 +16,7 @@ use crate::offered;
 use crate::params::Placeholders;
 use crate::powers;
 use crate::precedence;
+use crate::table_options;
 use crate::token_forms;
 use crate::transactions::Step;
 use crate::unsupported_statements;
@@ -267,6 +268,7 @@ fn begins_value(before: Option<&Token>) -> bool {
 /// The tokens in forms that the parser knows.
 fn in_forms_of_parser(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     begin_with_from(&mut tokens);
+    let tokens = table_options::with_set_for_reset(tokens);
     token_forms::as_parsed(column_words::quoted(from_first::with_select(tokens)))
 }
 

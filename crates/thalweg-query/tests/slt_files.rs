@@ -281,6 +281,7 @@ files!(
     rows_outside,
     select,
     simplifications,
+    table_options,
     tables,
     times,
     transactions,

@@ -1,4 +1,4 @@
-//! Changing the columns and the name of a table.
+//! Changing the columns, the options and the name of a table.
 //!
 //! Invariants: a change is one commit of a new definition, made from the newest one; no row is read or written for it.
 
@@ -8,7 +8,7 @@ use crate::table::{MAX_ATTEMPTS, Table};
 use thalweg_kernel::{Edit, ErrorKind, Result};
 
 impl Table {
-    /// Changes the columns, in one commit, without a block being rewritten. Views taken before go on seeing the old ones.
+    /// Changes columns and options, in one commit, without a block being rewritten. Views taken before go on seeing the old ones.
     ///
     /// ```
     /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
@@ -31,6 +31,8 @@ impl Table {
     pub fn alter(&self, alterations: &[Alteration]) -> Result<()> {
         self.engine().closed().check()?;
         self.check_outside("alter")?;
+        // Rows that expire by a retention that was changed or lifted would leave after it otherwise.
+        let _turn = self.engine().expiry().lock();
         for attempt in 1..=MAX_ATTEMPTS {
             let snapshot = self.snapshot()?;
             let definition = self.engine().definition_of(&snapshot)?;

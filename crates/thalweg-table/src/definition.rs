@@ -6,6 +6,7 @@
 mod alter;
 pub(crate) mod columns;
 mod create;
+mod set_options;
 mod stored;
 
 pub use alter::Alteration;

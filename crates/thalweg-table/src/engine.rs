@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_env::sync::Mutex;
 use thalweg_env::sync::atomic::{AtomicBool, Ordering};
 use thalweg_kernel::{
     Commit, CommitNo, Durability, Edit, Error, ErrorKind, Kernel, Options, Result, Snapshot,
@@ -166,6 +167,8 @@ struct Inner {
     table_turns: AllTurns,
     key_turns: AllTurns,
     key_indexes: KeyIndexes,
+    /// Held by whoever deletes expired rows, and by whoever changes a retention.
+    expiry: Mutex<()>,
     /// A table was dropped since somebody last took that: the drop itself must not wait for a turn.
     has_dropped: AtomicBool,
     /// The state of the jobs.
@@ -228,6 +231,7 @@ impl Engine {
             table_turns: AllTurns::default(),
             key_turns: AllTurns::default(),
             key_indexes: KeyIndexes::new(seed, key_bytes),
+            expiry: Mutex::default(),
             has_dropped: AtomicBool::new(false),
             board: Arc::default(),
         });
@@ -333,6 +337,11 @@ impl Engine {
     /// Held by whoever maintains a table.
     pub(crate) fn maintenance(&self) -> &Turns<Maintenance> {
         &self.handle.inner.maintenance
+    }
+
+    /// Held by whoever deletes expired rows, and by whoever changes a retention.
+    pub(crate) fn expiry(&self) -> &Mutex<()> {
+        &self.handle.inner.expiry
     }
 
     /// The turns of those who delete rows of a table or merge its blocks.

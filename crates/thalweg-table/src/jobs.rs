@@ -142,6 +142,7 @@ impl Engine {
 /// Facts about a table that change when there may be something to do for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
+    definition_version: u32,
     rows: u64,
     blocks: u64,
     block_bytes: u64,
@@ -154,6 +155,7 @@ impl Mark {
         let total = table.tree.total();
         let of_total = |of: fn(&Entry) -> u64| total.map_or(0, of);
         Self {
+            definition_version: table.definition_version,
             rows: table.rows_in_blocks(),
             blocks: of_total(|total| total.blocks),
             block_bytes: of_total(|total| total.block_bytes),
@@ -388,35 +390,38 @@ impl<'a> Runner<'a> {
         self.known.retain(|table, _| newest.table(*table).is_some());
         for table in newest.tables() {
             let mark = Mark::of(&table);
-            if let Some(known) = self.known.get_mut(&table.id) {
+            let known = self.known.get_mut(&table.id);
+            let version = known.as_ref().map(|known| known.mark.definition_version);
+            if let Some(known) = known {
                 if known.mark != mark {
                     (known.mark, known.changed_at, known.looks) = (mark, commit, 0);
                     known.kind = None;
                 }
+            } else if is_unlisted(&table.name) || is_view(&table) {
                 continue;
+            } else {
+                let known = Known {
+                    mark,
+                    changed_at: commit,
+                    // What an earlier process has left can wait until it has settled.
+                    looks: u8::from(mark.commit <= self.opened_at),
+                    kind: None,
+                    worked_ns: 0,
+                    not_before_ns: 0,
+                    failures: 0,
+                };
+                self.known.insert(table.id, known);
             }
-            if is_unlisted(&table.name) || is_view(&table) {
-                continue;
-            }
-            let known = Known {
-                mark,
-                changed_at: commit,
-                // What an earlier process has left can wait until it has settled.
-                looks: u8::from(mark.commit <= self.opened_at),
-                kind: None,
-                worked_ns: 0,
-                not_before_ns: 0,
-                failures: 0,
-            };
-            self.known.insert(table.id, known);
-            let definition = self.engine.definition_of(&table).ok();
-            if let Some(retention) = definition.and_then(|definition| definition.retention()) {
+            if version != Some(mark.definition_version) {
+                let definition = self.engine.definition_of(&table).ok();
+                let retention = definition.and_then(|definition| definition.retention());
                 // A clock that is set soon after the start of the machine has time for that.
-                let not_before_ns = match table.created <= self.opened_at {
+                let not_before_ns = match version.is_none() && table.created <= self.opened_at {
                     true => self.clock.monotonic_ns() + nanos(SETTLES_AFTER),
                     false => 0,
                 };
-                self.expiries.add(table.id, retention, not_before_ns);
+                self.expiries
+                    .note_retention(table.id, retention, not_before_ns);
             }
         }
         self.expiries.note_changes(newest);

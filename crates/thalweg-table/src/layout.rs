@@ -63,6 +63,9 @@ pub trait Arrangement: Debug + Send + Sync {
     /// Rows of a full block.
     fn block_rows(&self) -> u32;
 
+    /// The same arrangement with so many rows in a full block from then on; `None` where all blocks must be of one size.
+    fn with_block_rows(&self, block_rows: u32) -> Option<Arc<dyn Arrangement>>;
+
     /// The places of the columns that keys are computed from, each once; without any, all keys are equal and rows lie as they
     /// arrived.
     fn key_columns(&self) -> &[usize];

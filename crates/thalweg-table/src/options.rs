@@ -11,7 +11,7 @@ use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// The options of all layouts.
-const COMMON: [&str; 5] = ["layout", "summaries", "retention", "unique", "on_duplicate"];
+pub(crate) const COMMON: [&str; 5] = ["layout", "summaries", "retention", "unique", "on_duplicate"];
 /// Options of layouts and indexes that this version does not offer: asking for one is no typing mistake.
 const LATER: [&str; 11] = [
     "index",
@@ -155,7 +155,7 @@ impl CreateOptions {
 
 /// # Errors
 /// For options that a layout does not have.
-fn check_names(layout: &dyn Layout, given: &[(String, String)]) -> Result<()> {
+pub(crate) fn check_names(layout: &dyn Layout, given: &[(String, String)]) -> Result<()> {
     let own = layout.option_names();
     let Some((name, _)) = { given.iter() }.find(|(name, _)| !own.contains(&name.as_str())) else {
         return Ok(());

@@ -149,6 +149,11 @@ impl Arrangement for ByTime {
         self.block_rows
     }
 
+    fn with_block_rows(&self, block_rows: u32) -> Option<Arc<dyn Arrangement>> {
+        let time = self.time;
+        Some(Arc::new(Self::new(time, self.split, block_rows)))
+    }
+
     fn key_columns(&self) -> &[usize] {
         &self.key_columns
     }

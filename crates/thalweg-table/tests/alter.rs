@@ -57,6 +57,7 @@ enum Operation {
     Rename(u8),
     Widen(u8),
     SetDefault(u8, bool),
+    SetOption(u8),
     Update(u8),
     Maintain,
     Checkpoint,
@@ -71,6 +72,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         1 => any::<u8>().prop_map(Operation::Rename),
         3 => any::<u8>().prop_map(Operation::Widen),
         2 => (any::<u8>(), any::<bool>()).prop_map(|(at, is_null)| Operation::SetDefault(at, is_null)),
+        2 => any::<u8>().prop_map(Operation::SetOption),
         2 => (1_u8..5).prop_map(Operation::Update),
         1 => Just(Operation::Maintain),
         1 => Just(Operation::Checkpoint),
@@ -357,6 +359,23 @@ impl Model {
                     data_type,
                 }
             }
+            Operation::SetOption(at) => {
+                let column = self
+                    .columns
+                    .get(usize::from(at / 4))
+                    .map(|it| it.name.clone());
+                let (name, value) = match at % 4 {
+                    0 => ("block_rows", Some((64 + u32::from(*at)).to_string())),
+                    1 => (
+                        "summaries",
+                        Some(column.unwrap_or_else(|| "all".to_owned())),
+                    ),
+                    2 => ("Summaries", at.is_multiple_of(8).then(|| "none".to_owned())),
+                    _ => ("BLOCK_ROWS", None),
+                };
+                let name = name.to_owned();
+                Alteration::SetOption { name, value }
+            }
             other => panic!("{other:?} is no change of columns"),
         };
         table.alter(&[alteration]).unwrap();
@@ -502,6 +521,111 @@ fn a_durable_change_of_columns_survives_a_power_cut() {
     );
     let image = sim.crash_image(&CrashChoice::DropAll);
     model.check(&open(&image).table("t").unwrap());
+}
+
+#[test]
+fn appends_beside_changes_of_options_are_stored_once() {
+    let engine = Engine::in_memory(EngineOptions {
+        append_limits: AppendLimits {
+            raw_bytes: 2_000,
+            gather_bytes: 64_000,
+            ..AppendLimits::default()
+        },
+        ..EngineOptions::default()
+    });
+    let engine = engine.unwrap();
+    let schema = Schema::new(vec![
+        Field::new("ts", DataType::Int64, false),
+        Field::new("v", DataType::Int64, true),
+    ]);
+    let table = engine
+        .create_table("t", &schema, &CreateOptions::stream("ts"))
+        .unwrap();
+    let set = |name: &str, value: Option<u32>| {
+        let (name, value) = (name.to_owned(), value.map(|value| value.to_string()));
+        table
+            .alter(&[Alteration::SetOption { name, value }])
+            .unwrap();
+    };
+    let appended = |from: i64| {
+        let table = engine.table("t").unwrap();
+        for round in 0..60 {
+            let first = from + round * 1_000;
+            let times: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 500));
+            let batch = RecordBatch::try_new(table.schema(), vec![Arc::clone(&times), times]);
+            table.append([Ok(batch.unwrap())], None).unwrap();
+            table
+                .put(&[Value::Int(first + 500), Value::Int(first + 500)], None)
+                .unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers = [
+            scope.spawn(|| appended(0)),
+            scope.spawn(|| appended(1_000_000)),
+        ];
+        let mut round = 0;
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            set("block_rows", Some(64 + round % 1_000));
+            set("block_rows", None);
+            if round % 8 == 0 {
+                table.maintain().unwrap();
+            }
+            round += 1;
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+    table.maintain().unwrap();
+    let request = ScanRequest::default();
+    let mut found: Vec<i64> = Vec::new();
+    for batch in table.view().unwrap().scan(&request).unwrap() {
+        let batch = batch.unwrap();
+        found.extend(batch.column(0).as_primitive::<Int64Type>().values());
+    }
+    let all = |from: i64| {
+        (0..60).flat_map(move |round| {
+            let first = from + round * 1_000;
+            first..=first + 500
+        })
+    };
+    assert!(found.iter().copied().eq(all(0).chain(all(1_000_000))));
+}
+
+#[test]
+fn options_change_to_what_makes_sense() {
+    let engine = open(&SimEnv::new(1));
+    let (table, _) = create(&engine);
+    for (name, value, kind) in [
+        ("block_rows", Some("7"), ErrorKind::Invalid),
+        ("block_rows", Some("x"), ErrorKind::Invalid),
+        ("summaries", Some("nothing"), ErrorKind::NotFound),
+        ("retention", Some("1 day"), ErrorKind::Invalid),
+        ("layout", Some("stream"), ErrorKind::Schema),
+        ("time", Some("ts"), ErrorKind::Schema),
+        ("split", None, ErrorKind::Schema),
+        ("nothing", None, ErrorKind::Invalid),
+        ("index", Some("v"), ErrorKind::Unsupported),
+    ] {
+        let set = Alteration::SetOption {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+        };
+        let before = table.view().unwrap().snapshot().definition_version;
+        let error = table.alter(&[set]).unwrap_err();
+        assert_eq!(error.kind(), kind, "{name}: {error}");
+        assert!(error.message().starts_with("table \"t\": "), "{error}");
+        assert_eq!(table.view().unwrap().snapshot().definition_version, before);
+    }
+    // What changes nothing makes no new version.
+    let before = table.view().unwrap().snapshot().definition_version;
+    let reset = ["retention", "Summaries"].map(|name| Alteration::SetOption {
+        name: name.to_owned(),
+        value: None,
+    });
+    table.alter(&reset).unwrap();
+    assert_eq!(table.view().unwrap().snapshot().definition_version, before);
 }
 
 #[test]

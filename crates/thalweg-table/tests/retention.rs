@@ -9,12 +9,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sim::SimEnv;
+use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
-    AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, JobKind, KeyRange,
-    Maintained, MaintenanceMode, ScanRequest, Table,
+    Alteration, AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, JobKind,
+    KeyRange, Maintained, MaintenanceMode, ScanRequest, Table,
 };
 
 const SECOND_MS: i64 = 1_000;
@@ -227,7 +228,7 @@ fn a_table_that_was_opened_again_keeps_its_retention() {
     assert_eq!(times(&table).len(), 15);
     // A change of the columns leaves it.
     let field = Field::new("more", DataType::Int64, true);
-    let more = thalweg_table::Alteration::AddColumn {
+    let more = Alteration::AddColumn {
         field,
         default: None,
         if_not_exists: false,
@@ -235,6 +236,106 @@ fn a_table_that_was_opened_again_keeps_its_retention() {
     table.alter(&[more]).unwrap();
     let table = engine.table("t").unwrap();
     assert_eq!(table.definition().options().last(), Some(&shown()));
+}
+
+fn set_retention(table: &Table, value: Option<&str>) {
+    let set = Alteration::SetOption {
+        name: "Retention".to_owned(),
+        value: value.map(str::to_owned),
+    };
+    table.alter(&[set]).unwrap();
+}
+
+#[test]
+fn a_retention_that_changes_holds_from_then_on() {
+    let sim = machine(1);
+    let engine = open(&sim);
+    let options = CreateOptions::stream("ts").with("split", "1 day");
+    let table = engine.create_table("t", &schema(), &options).unwrap();
+    let days = |range: std::ops::Range<i64>| range.map(|day| BEGIN_MS - day * DAY_MS);
+    append_times(&table, days(0..100));
+    engine.maintain().unwrap();
+    assert_eq!(times(&table).len(), 100);
+    set_retention(&table, Some("60 days"));
+    assert_eq!(times(&table).len(), 100, "nothing leaves at once");
+    engine.run_jobs().unwrap();
+    assert_eq!(times(&table).len(), 61);
+    // Lifted before anything went by it.
+    set_retention(&table, Some("10 days"));
+    set_retention(&table, None);
+    engine.run_jobs().unwrap();
+    engine.maintain().unwrap();
+    assert_eq!(times(&table).len(), 61);
+    assert_eq!(table.definition().retention(), None);
+    set_retention(&table, Some("30 days"));
+    let again = open(&sim.crash_image(&CrashChoice::DropAll));
+    let table = again.table("t").unwrap();
+    assert_eq!(table.definition().retention().unwrap().to_text(), "30 days");
+    again.maintain().unwrap();
+    assert_eq!(times(&table).len(), 31);
+}
+
+#[test]
+fn jobs_learn_of_a_retention_that_is_set_later() {
+    let options = EngineOptions {
+        maintenance: MaintenanceMode::Auto,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::in_memory(options).unwrap();
+    let stream = CreateOptions::stream("ts").with("split", "1 day");
+    let table = engine.create_table("t", &schema(), &stream).unwrap();
+    let now_ms = Env::os().clock().wall_ns() / 1_000_000;
+    append_times(&table, (0..10).map(|day| now_ms - day * DAY_MS));
+    // The thread of the jobs knows the table without one by then.
+    sleep(Duration::from_millis(2_500));
+    assert_eq!(times(&table).len(), 10);
+    set_retention(&table, Some("5 days"));
+    let began = now();
+    while times(&table).len() > 5 {
+        assert!(
+            now() - began < LONG,
+            "{} rows are left",
+            times(&table).len()
+        );
+        sleep(Duration::from_millis(20));
+    }
+    // Without one nothing leaves any more.
+    set_retention(&table, None);
+    append_times(&table, [now_ms - 100 * DAY_MS]);
+    sleep(Duration::from_millis(2_500));
+    assert_eq!(times(&table).len(), 6);
+}
+
+#[test]
+fn no_row_leaves_after_its_retention_was_lifted() {
+    let engine = Engine::in_memory(EngineOptions {
+        maintenance: MaintenanceMode::Manual,
+        ..EngineOptions::default()
+    });
+    let engine = engine.unwrap();
+    let stream = CreateOptions::stream("ts").with("split", "1 day");
+    let table = engine.create_table("t", &schema(), &stream).unwrap();
+    let now_ms = Env::os().clock().wall_ns() / 1_000_000;
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let maintains = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                engine.maintain().unwrap();
+            }
+        });
+        for round in 0..100 {
+            set_retention(&table, None);
+            append_times(&table, [now_ms - 10 * DAY_MS, now_ms]);
+            let rows = times(&table).len();
+            set_retention(&table, Some("5 days"));
+            set_retention(&table, None);
+            let left = times(&table).len();
+            std::thread::yield_now();
+            assert_eq!(times(&table).len(), left, "round {round}: {rows} rows");
+        }
+        is_done.store(true, Ordering::Relaxed);
+        maintains.join().unwrap();
+    });
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::params::BoundParams;
 use crate::parse::table_name;
 use crate::result::QueryResult;
 use crate::statement::Statement;
+use crate::table_options;
 use arrow::datatypes::DataType;
 use datafusion_sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, CreateTable, Expr, Function,
@@ -20,7 +21,7 @@ use thalweg_planner::walk;
 use thalweg_table::{Alteration, Constant, Error, ErrorKind, Result, TableDefinition, constant_of};
 
 impl Session {
-    /// Changes columns in one commit; a table gets another name in a statement of its own.
+    /// Changes columns and options in one commit; a table gets another name in a statement of its own.
     pub(super) fn alter(
         &self,
         statement: &Statement,
@@ -34,7 +35,7 @@ impl Session {
             || alter.table_type.is_some()
         {
             return Err(unsupported(
-                "ALTER TABLE takes the name of a table and changes of its columns",
+                "ALTER TABLE takes the name of a table and changes of its columns and options",
             ));
         }
         let table = match self.shared.engine.table(&table_name(&alter.name)?) {
@@ -155,13 +156,16 @@ impl Session {
                     }
                 }]
             }
+            AlterTableOperation::SetOptionsParens { options } => {
+                table_options::alterations(options)?
+            }
             AlterTableOperation::RenameTable { .. } => {
                 return Err(unsupported("RENAME TO stands alone in an ALTER TABLE"));
             }
             other => {
                 return Err(unsupported(format!(
-                    "ALTER TABLE ... {other} is not offered by this version: it offers ADD, DROP, RENAME and ALTER COLUMN and RENAME TO; \
-                     options of a table cannot be changed"
+                    "ALTER TABLE ... {other} is not offered by this version: it offers ADD, DROP, RENAME and ALTER COLUMN, RENAME TO, \
+                     SET (option = value) and RESET (option)"
                 )));
             }
         })

@@ -1,4 +1,4 @@
-//! Changes of definitions: columns that come, go and get other names, wider types and defaults.
+//! Changes of definitions: columns that come, go and get other names, wider types and defaults; options with other values.
 //!
 //! Invariants: no block is rewritten for a change. A column keeps its id, under which blocks and raw rows have it; an id is never given
 //! again, so that a new column does not show values of one that was dropped. The columns that keys are computed from stay.
@@ -12,7 +12,7 @@ use crate::schema::{element_type, shown_type, stored_type, widens};
 use arrow_schema::{DataType, Field};
 use thalweg_kernel::{Error, ErrorKind, Result};
 
-/// A change of the columns of a table.
+/// A change of the columns or the options of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alteration {
     /// A new column, the last one. Rows that are there have its default.
@@ -58,6 +58,13 @@ pub enum Alteration {
     AllowNulls {
         /// Its name, in any case.
         name: String,
+    },
+    /// Another value of an option of the table.
+    SetOption {
+        /// The name of the option, in any case.
+        name: String,
+        /// Its value, as in [`crate::CreateOptions`]; `None`: the default.
+        value: Option<String>,
     },
 }
 
@@ -164,6 +171,9 @@ impl TableDefinition {
                 let position = self.position_named(name)?;
                 self.refuse_keys(position, "null")?;
                 columns[position].nullable = true;
+            }
+            Alteration::SetOption { name, value } => {
+                return self.with_option(name, value.as_deref()).map(Some);
             }
         }
         let columns = Columns::new(columns, next_id)?;

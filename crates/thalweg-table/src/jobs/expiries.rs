@@ -24,15 +24,24 @@ struct Expires {
 pub(super) struct Expiries(HashMap<TableId, Expires>);
 
 impl Expiries {
-    /// Takes in a table whose rows expire, not to be looked at before this time.
-    pub(super) fn add(&mut self, table: TableId, retention: Retention, not_before_ns: u64) {
-        let expires = Expires {
+    /// Notes the retention that a table has from now on. One whose rows have not expired so far is not looked at before this time.
+    pub(super) fn note_retention(
+        &mut self,
+        table: TableId,
+        retention: Option<Retention>,
+        not_before_ns: u64,
+    ) {
+        let Some(retention) = retention else {
+            self.remove(table);
+            return;
+        };
+        let expires = self.0.entry(table).or_insert(Expires {
             retention,
             first_key: None,
             not_before_ns,
             failures: 0,
-        };
-        self.0.insert(table, expires);
+        });
+        expires.retention = retention;
     }
 
     /// Notes which rows there are now.
@@ -107,7 +116,7 @@ mod tests {
         let table = engine.create_table("t", &schema, &options).unwrap();
         let retention = table.definition().retention().unwrap();
         let mut expiries = Expiries::default();
-        expiries.add(table.id(), retention, 30 * SECOND_NS);
+        expiries.note_retention(table.id(), Some(retention), 30 * SECOND_NS);
         let due = |expiries: &Expiries, now_s: u64, now_unix_s: i64| {
             expiries
                 .next_due(now_s * SECOND_NS, now_unix_s * 1_000_000_000)
@@ -129,6 +138,13 @@ mod tests {
         }
         expiries.put_off(table.id(), 7 * SECOND_NS);
         assert!(!due(&expiries, 6, 10_000) && due(&expiries, 7, 10_000));
+        // Another period holds at once, and is looked at when the table would have been.
+        let longer = Retention::parse("2000 seconds", table.schema().field(0).data_type()).unwrap();
+        expiries.note_retention(table.id(), Some(longer), 0);
+        assert!(!due(&expiries, 7, 2_500) && due(&expiries, 7, 10_000));
+        expiries.note_retention(table.id(), None, 0);
+        assert!(!due(&expiries, 7, 10_000));
+        expiries.note_retention(table.id(), Some(retention), 0);
         table.drop_table().unwrap();
         expiries.note_changes(&engine.newest().unwrap());
         assert!(!due(&expiries, 1_000, 10_000));

@@ -99,6 +99,10 @@ impl Arrangement for OfColumn {
         vec![("column", name.clone()), ("block_rows", block_rows)]
     }
 
+    fn with_block_rows(&self, _: u32) -> Option<Arc<dyn Arrangement>> {
+        None
+    }
+
     fn block_rows(&self) -> u32 {
         self.block_rows
     }
