@@ -267,6 +267,7 @@ files!(
     float_lists,
     floats,
     habits,
+    if_exists,
     in_subqueries,
     insert,
     joined_lists,
