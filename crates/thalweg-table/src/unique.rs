@@ -11,6 +11,9 @@ use thalweg_kernel::Result;
 /// Most columns of a unique key.
 const MAX_COLUMNS: usize = 16;
 
+pub(crate) const NO_KEY: &str =
+    "on_duplicate needs a unique key: give unique, the columns that no two rows share, as well";
+
 /// Which of two rows with one key is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,12 +69,9 @@ impl UniqueKey {
         if names.is_empty() {
             return match on_duplicate {
                 None => Ok(None),
-                Some(_) => Err(invalid(
-                    "on_duplicate needs a unique key: give unique, the columns that no two rows share, as well",
-                )),
+                Some(_) => Err(invalid(NO_KEY)),
             };
         }
-        let on_duplicate = on_duplicate.map(OnDuplicate::parse).transpose()?;
         let id = |name: &String| {
             columns
                 .position_named(name)
@@ -79,11 +79,21 @@ impl UniqueKey {
         };
         let key = Self {
             columns: names.iter().map(id).collect::<Result<_>>()?,
-            // What refuses is what SQL means by a unique key, and loses nothing unasked.
-            on_duplicate: on_duplicate.unwrap_or(OnDuplicate::Error),
+            on_duplicate: OnDuplicate::Error,
         };
+        let key = key.with_rule(on_duplicate)?;
         key.check(columns)?;
         Ok(Some(key))
+    }
+
+    /// The key with another rule, as users write it.
+    pub(crate) fn with_rule(self, rule: Option<&str>) -> Result<Self> {
+        // What refuses is what SQL means by a unique key, and loses nothing unasked.
+        let on_duplicate = rule.map_or(Ok(OnDuplicate::Error), OnDuplicate::parse)?;
+        Ok(Self {
+            on_duplicate,
+            ..self
+        })
     }
 
     /// Refuses what is no unique key of these columns.

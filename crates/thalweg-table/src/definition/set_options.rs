@@ -9,6 +9,7 @@ use crate::error::{invalid, schema};
 use crate::layout::LayoutOptions;
 use crate::options::{COMMON, CreateOptions, check_names};
 use crate::retention::Retention;
+use crate::unique::NO_KEY;
 use thalweg_kernel::Result;
 
 impl TableDefinition {
@@ -16,7 +17,7 @@ impl TableDefinition {
     pub(super) fn with_option(&self, name: &str, value: Option<&str>) -> Result<Self> {
         let name = name.trim().to_lowercase();
         let (mut arrangement, mut summaries) = (self.arrangement.clone(), self.summaries.clone());
-        let mut retention = self.retention;
+        let (mut retention, mut unique) = (self.retention, self.unique.clone());
         match name.as_str() {
             "retention" => {
                 let parse = |text| {
@@ -28,6 +29,16 @@ impl TableDefinition {
                     Retention::parse(text, &time.data_type)
                 };
                 retention = value.map(parse).transpose()?;
+            }
+            "on_duplicate" => {
+                let key = unique.ok_or_else(|| invalid(NO_KEY))?;
+                unique = Some(key.with_rule(value)?);
+            }
+            "unique" => {
+                return Err(schema(
+                    "the unique key cannot change: rows that are there may share other keys; CREATE TABLE ... WITH (unique = ...) \
+                     AS SELECT stores the rows in a table with another one",
+                ));
             }
             "summaries" => {
                 let given = CreateOptions::default().with("summaries", value.unwrap_or_default());
@@ -45,7 +56,8 @@ impl TableDefinition {
                 return Err(stays(&name));
             }
         }
-        Self::new(self.columns.clone(), arrangement, summaries, retention)
+        let kept = (retention, unique);
+        Self::new(self.columns.clone(), arrangement, summaries, kept)
     }
 }
 
