@@ -124,6 +124,11 @@ impl<'a> Resolver<'a> {
         &self.path
     }
 
+    /// Forgets what was read so far, before the query is planned once more.
+    pub(crate) fn begin_again(&self) {
+        self.size.take();
+    }
+
     pub(crate) fn size(&self) -> Size {
         self.size.get()
     }

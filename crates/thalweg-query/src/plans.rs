@@ -206,6 +206,7 @@ pub(crate) fn unoptimised(
             output_names::tell_apart(inner);
         }
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.fields());
+        resolver.begin_again();
         plan = planner.logical(query, resolver, &mut context);
     }
     plan.map_err(from_datafusion)

@@ -111,8 +111,9 @@ pub(crate) fn expanded(resolver: &Resolver<'_>, view: &StoredView) -> Result<Arc
     if let Some(known) = resolver.known_view(&name) {
         return known;
     }
+    let definition = view.definition()?;
     let planned = if resolver.path().len() < MAX_DEPTH {
-        with_room(|| planned(resolver, view.name(), &view.definition()?))
+        with_room(|| planned(resolver, view.name(), &definition))
     } else {
         Err(too_deep())
     };
@@ -147,10 +148,8 @@ fn planned(resolver: &Resolver<'_>, name: &str, definition: &ViewDefinition) -> 
         false => parsed.depths.around(inner.depths)?,
     };
     let plan = with_names(plan, &definition.columns)?;
-    let schema = Arc::clone(plan.schema().inner());
-    check_names(&schema)?;
     Ok(Expanded {
-        schema,
+        schema: Arc::clone(plan.schema().inner()),
         plan,
         size: Size {
             levels: inner.levels + 1,
@@ -163,9 +162,6 @@ fn planned(resolver: &Resolver<'_>, name: &str, definition: &ViewDefinition) -> 
 
 /// The plan whose first columns have these names.
 fn with_names(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan> {
-    if names.is_empty() {
-        return Ok(plan);
-    }
     let columns: Vec<Column> = plan.schema().columns();
     if names.len() > columns.len() {
         return Err(query(format!(
@@ -174,13 +170,11 @@ fn with_names(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan> {
             columns.len()
         )));
     }
-    if let Some(twice) = names.iter().find(|name| {
-        let is_same = |other: &str| fold_name(other) == fold_name(name);
-        let given = names.iter().filter(|other| is_same(other)).count();
-        let others = columns.iter().skip(names.len());
-        given + others.filter(|other| is_same(&other.name)).count() > 1
-    }) {
-        return Err(two_columns(twice));
+    let others = columns.iter().skip(names.len());
+    let others = others.map(|column| visible(&column.name));
+    check_names(names.iter().map(String::as_str).chain(others))?;
+    if names.is_empty() {
+        return Ok(plan);
     }
     let others = std::iter::repeat(None);
     let named = columns
@@ -196,21 +190,16 @@ fn with_names(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan> {
 }
 
 /// Refuses columns of one name: each is read by it.
-fn check_names(schema: &SchemaRef) -> Result<()> {
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = HashSet::new();
-    for field in schema.fields() {
-        let shown = visible(field.name());
-        if !seen.insert(fold_name(shown)) {
-            return Err(two_columns(shown));
+    for name in names {
+        if !seen.insert(fold_name(name)) {
+            return Err(query(format!(
+                "it has two columns \"{name}\": name them apart, by AS or after the name of the view"
+            )));
         }
     }
     Ok(())
-}
-
-fn two_columns(name: &str) -> Error {
-    query(format!(
-        "it has two columns \"{name}\": name them apart, by AS or after the name of the view"
-    ))
 }
 
 /// Refuses a new view that could not be read, as things are.

@@ -31,8 +31,11 @@ impl Table {
     pub fn alter(&self, alterations: &[Alteration]) -> Result<()> {
         self.engine().closed().check()?;
         self.check_outside("alter")?;
-        // Rows that expire by a retention that was changed or lifted would leave after it otherwise.
-        let _turn = self.engine().expiry().lock();
+        // Else rows could still leave by a retention that was changed or lifted.
+        let sets_option =
+            |alteration: &Alteration| matches!(alteration, Alteration::SetOption { .. });
+        let sets_options = alterations.iter().any(sets_option);
+        let _turn = sets_options.then(|| self.engine().expiry().lock());
         for attempt in 1..=MAX_ATTEMPTS {
             let snapshot = self.snapshot()?;
             let definition = self.engine().definition_of(&snapshot)?;

@@ -28,6 +28,8 @@ pub(crate) enum Expiry {
 /// # Errors
 /// As [`Table::delete_range`].
 pub(crate) fn delete_expired(table: &Table, expiry: Expiry, pace: &dyn Pace) -> Result<Maintained> {
+    // In a child of a fork nobody would let go of the lock.
+    table.engine().closed().check()?;
     // Whoever changes the retention waits, so that no row leaves by the old one after that.
     let _turn = table.engine().expiry().lock();
     let view = table.view()?;

@@ -258,6 +258,8 @@ fn views_that_double_each_other_end() {
     }
     assert_eq!(made, 9);
     assert_eq!(number(&run(&engine, "SELECT count(*) FROM d8")), 256);
+    // A query that is planned twice, because two of its columns have one name, reads no more.
+    run(&engine, "SELECT v, v FROM d9 LIMIT 1");
     assert_eq!(
         fail(&engine, "SELECT count(*) FROM d9 a, d9 b").0,
         ErrorKind::Limit
