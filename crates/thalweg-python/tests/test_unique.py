@@ -72,7 +72,7 @@ def test_upserts_of_data_frames_and_parameters(db):
     db.executemany("INSERT OR REPLACE INTO t VALUES (?, ?, ?)", [(6, 1, 1.0), (7, 1, 2.0)])
     assert rows(db)[-1] == (7, 1, 2.0)
     table = db.table("t")
-    table.put((8, 9, 1.0)) if hasattr(table, "put") else table.append({"ts": [8], "id": [9], "v": [1.0]})
+    table.put(8, 9, 1.0)
     with pytest.raises(thalweg.AlreadyExistsError):
         table.append({"ts": [9], "id": [9], "v": [1.0]})
 

@@ -14,6 +14,8 @@ use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use thalweg_env::Env;
 use thalweg_env::sim::{CrashChoice, SimEnv};
 use thalweg_table::{
     AddedKeys, AggregateRequest, Alteration, AppendLimits, Constant, CreateOptions, Durability,
@@ -568,6 +570,8 @@ fn appends_beside_changes_of_options_are_stored_once() {
         while writers.iter().any(|writer| !writer.is_finished()) {
             set("block_rows", Some(64 + round % 1_000));
             set("block_rows", None);
+            // Without a pause an append may lose all of its attempts.
+            Env::os().clock().sleep(Duration::from_millis(2));
             if round % 8 == 0 {
                 table.maintain().unwrap();
             }
