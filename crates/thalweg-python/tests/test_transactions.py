@@ -186,7 +186,7 @@ def test_a_changed_table_makes_it_fail(db):
     tx = db.transaction()
     tx.sql("INSERT INTO t VALUES (1, 1)")
     db.sql("ALTER TABLE t ADD COLUMN w BIGINT")
-    with pytest.raises(thalweg.QueryError, match="columns were changed"):
+    with pytest.raises(thalweg.QueryError, match="columns or options were changed"):
         tx.commit()
     tx = db.transaction()
     tx.sql("INSERT INTO t (ts, v) VALUES (1, 1)")

@@ -112,7 +112,9 @@ pub(crate) fn on_conflict<'a>(
         (Some(SqliteOnConflict::Ignore), None) => OnConflict::Rule(OnDuplicate::First),
         (Some(_), None) => OnConflict::Rule(OnDuplicate::Error),
         (_, Some(OnInsert::OnConflict(conflict))) if insert.or.is_none() => {
-            check_target(conflict.conflict_target.as_ref(), definition)?;
+            if definition.unique().is_some() {
+                check_target(conflict.conflict_target.as_ref(), definition)?;
+            }
             match &conflict.action {
                 OnConflictAction::DoNothing => OnConflict::Rule(OnDuplicate::First),
                 OnConflictAction::DoUpdate(update) => OnConflict::Update(update),

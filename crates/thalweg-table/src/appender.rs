@@ -6,8 +6,10 @@
 //! whether a batch was stored, every later call fails as well, because a second attempt could double its rows.
 
 use crate::definition::TableDefinition;
+use crate::duplicates::NOTHING_STORED;
 use crate::rows::RowsDecoder;
 use crate::table::Table;
+use crate::unique::OnDuplicate;
 use crate::value::Value;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
@@ -114,7 +116,8 @@ impl Appender {
     ///
     /// # Errors
     /// `Schema`, `OutOfDomain` and `Limit` when the row does not fit the table. Others when the rows before it could not be
-    /// committed: those are kept, see [`Appender::flush`]. This row is left out in either case.
+    /// committed: those are kept, see [`Appender::flush`]. This row is left out in either case. `AlreadyExists` when rows before it
+    /// had the unique key of another row: those alone were left out.
     pub fn put(&mut self, row: &[Value<'_>]) -> Result<()> {
         if self.will_commit() {
             self.commit(self.durability().min(Durability::Process))?;
@@ -206,6 +209,11 @@ impl Appender {
         self.unsettled = true;
         let rows = written.as_of(&self.table.definition());
         let appended = self.table.append([rows], Some(durability));
+        if let Err(error) = &appended
+            && error.kind() == ErrorKind::AlreadyExists
+        {
+            return self.commit_others(written, error, durability);
+        }
         if let Err(error) = &appended {
             // All other kinds mean that nothing was stored.
             if error.kind() == ErrorKind::Unavailable {
@@ -215,6 +223,37 @@ impl Appender {
             }
         }
         appended.map(|_| ())
+    }
+}
+
+impl Appender {
+    /// Commits the rows whose unique keys are those of no other row, and returns the error for the others.
+    fn commit_others(
+        &mut self,
+        written: Written,
+        error: &Error,
+        durability: Durability,
+    ) -> Result<()> {
+        let rows = written.as_of(&self.table.definition());
+        let (first, durability) = (OnDuplicate::First, Some(durability));
+        let others = self
+            .table
+            .append_with_rule([rows], first, durability, &|| true);
+        if let Err(error) = others {
+            match error.kind() {
+                ErrorKind::Unavailable => self.failed = Some(error.clone()),
+                _ => self.refused = Some(written),
+            }
+            return Err(error);
+        }
+        let message = error.message();
+        let message = message.strip_suffix(NOTHING_STORED).unwrap_or(message);
+        Err(Error::new(
+            ErrorKind::AlreadyExists,
+            format!(
+                "{message}; it was left out, with others that have the key of another row, and the rest was stored"
+            ),
+        ))
     }
 }
 

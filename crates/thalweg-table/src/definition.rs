@@ -15,6 +15,7 @@ pub use columns::{Column, Columns};
 use crate::error::{limit, schema};
 use crate::layout::{Arrangement, Layout};
 use crate::layouts::Layouts;
+use crate::name_lists::list_of;
 use crate::retention::Retention;
 use crate::unique::UniqueKey;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -145,17 +146,14 @@ impl TableDefinition {
             Summaries::Auto => None,
             Summaries::All => Some("all".to_owned()),
             Summaries::None => Some("none".to_owned()),
-            Summaries::Columns(ids) => {
-                let names: Vec<&str> = ids.iter().filter_map(named).collect();
-                Some(names.join(", "))
-            }
+            Summaries::Columns(ids) => Some(list_of(ids.iter().filter_map(named))),
         };
         options.extend(summaries.map(|summaries| ("summaries", summaries)));
         let retention = self.retention.map(Retention::to_text);
         options.extend(retention.map(|retention| ("retention", retention)));
         if let Some(unique) = &self.unique {
-            let names: Vec<&str> = unique.columns().iter().filter_map(named).collect();
-            options.push(("unique", names.join(", ")));
+            let names = unique.columns().iter().filter_map(named);
+            options.push(("unique", list_of(names)));
             options.push(("on_duplicate", unique.on_duplicate().name().to_owned()));
         }
         options

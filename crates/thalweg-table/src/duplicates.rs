@@ -32,6 +32,9 @@ use thalweg_kernel::masks::{BlockMask, MaskEdit};
 use thalweg_kernel::summary::{SummaryKind, ValueRange};
 use thalweg_kernel::{Error, ErrorKind, Result};
 
+/// The end of the errors for duplicates.
+pub(crate) const NOTHING_STORED: &str = "; nothing was stored";
+
 /// So many keys of a transaction are compared with those of its tables at once.
 const MAX_CHECKED_ROWS: usize = 1 << 20;
 
@@ -118,13 +121,12 @@ pub(crate) fn refuse_duplicates(
 }
 
 fn is_there(key: &str) -> Error {
-    let message = format!("there is a row with the unique key {key} already; nothing was stored");
+    let message = format!("there is a row with the unique key {key} already{NOTHING_STORED}");
     Error::new(ErrorKind::AlreadyExists, message)
 }
 
 fn taken_twice(key: &str) -> Error {
-    let message =
-        format!("two of the rows to be stored have the unique key {key}; nothing was stored");
+    let message = format!("two of the rows to be stored have the unique key {key}{NOTHING_STORED}");
     Error::new(ErrorKind::AlreadyExists, message)
 }
 

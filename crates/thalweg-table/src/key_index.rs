@@ -7,6 +7,7 @@
 //!   is found out when it is asked: by the list of pieces, and by the masks of the snapshot.
 //! - An entry holds a fingerprint of the key. That of a single column of up to 8 bytes is the value itself; of other keys, rows with
 //!   the fingerprint are read before they count.
+//! - It is of columns of the types that they have: where one gets a wider type, it is made anew.
 //! - Only whoever has the turn of the table's keys uses it, so that snapshots never go back.
 //!
 //! Rejected for now: an order of hashes on disk with Bloom filters per run. It would serve keys that are more than memory
@@ -14,6 +15,7 @@
 
 use crate::duplicates::keys::{KeyTable, Keys};
 use crate::piece::Piece;
+use arrow_schema::DataType;
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -49,6 +51,8 @@ pub(crate) struct KeyIndex {
     /// The tree that it is of.
     pub(crate) tree: Option<Tree>,
     pub(crate) commit: CommitNo,
+    /// The types of the columns of the key: the fingerprint of a value depends on its type.
+    pub(crate) types: Vec<DataType>,
 }
 
 #[derive(Clone, Copy)]

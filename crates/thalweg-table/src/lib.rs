@@ -24,6 +24,7 @@ mod late;
 pub mod layout;
 mod layouts;
 mod left_rows;
+mod name_lists;
 mod open_parts;
 pub mod options;
 mod retention;

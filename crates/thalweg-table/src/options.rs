@@ -7,6 +7,7 @@ use crate::definition::{Columns, Summaries};
 use crate::error::invalid;
 use crate::layout::{Layout, LayoutOptions};
 use crate::layouts::Layouts;
+use crate::name_lists::names;
 use crate::suggest::did_you_mean;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
@@ -171,11 +172,6 @@ pub(crate) fn check_names(layout: &dyn Layout, given: &[(String, String)]) -> Re
         did_you_mean(name, all.iter().copied()),
         all.join(", ")
     )))
-}
-
-/// The names of a list.
-fn names(text: &str) -> Vec<String> {
-    text.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
 impl SummaryOption {

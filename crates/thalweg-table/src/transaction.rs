@@ -500,7 +500,7 @@ impl Changed {
         let newest = self.table.view()?;
         if newest.snapshot().definition_version != base.definition_version {
             return Err(query(format!(
-                "table \"{}\": its columns were changed since the transaction began, which was rolled back: run it again",
+                "table \"{}\": its columns or options were changed since the transaction began, which was rolled back: run it again",
                 self.base.name()
             )));
         }

@@ -589,6 +589,30 @@ fn keys_of_deleted_rows_are_free_again() {
 }
 
 #[test]
+fn an_appender_leaves_out_duplicates_alone() {
+    let engine = Engine::in_memory(options()).unwrap();
+    create(&engine);
+    let table = engine.table("plain").unwrap();
+    let mut appender = table.appender();
+    let mut put = |number: i64, ts: i64| {
+        let row = [Value::Int(ts), Value::Text("a"), Value::Int(number)];
+        appender.put(&row).unwrap();
+    };
+    for (number, ts) in [(1, 1), (2, 2), (3, 1), (4, 4)] {
+        put(number, ts);
+    }
+    let error = appender.flush().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert!(error.message().ends_with("the rest was stored"), "{error}");
+    let numbers = || scanned(&table.view().unwrap()).into_keys();
+    assert!(numbers().eq([1, 2, 4]));
+    let row = [Value::Int(5), Value::Text("a"), Value::Int(5)];
+    appender.put(&row).unwrap();
+    appender.flush().unwrap();
+    assert!(numbers().eq([1, 2, 4, 5]));
+}
+
+#[test]
 fn a_resend_is_no_duplicate() {
     let engine = Engine::in_memory(options()).unwrap();
     create(&engine);

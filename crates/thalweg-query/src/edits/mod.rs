@@ -21,7 +21,7 @@ use datafusion_sql::sqlparser::ast::{
 pub(crate) use merge::Merging;
 use thalweg_table::{Column, Result, TableDefinition, UniqueKey};
 pub(crate) use update::Updating;
-pub(crate) use upsert::{EXCLUDED, replaces, upserting};
+pub(crate) use upsert::{EXCLUDED_ROWS, excluded_columns, replaces, upserting};
 
 /// Whether some assignments change a column of the unique key of a table.
 fn assign_keys(assignments: &[Assignment], definition: &TableDefinition) -> bool {

@@ -9,12 +9,17 @@ use crate::parse::written;
 use datafusion_sql::parser::Statement as DfStatement;
 use datafusion_sql::sqlparser::ast::{
     Assignment, AssignmentTarget, DoUpdate, Expr, Ident, Insert, MergeAction, ObjectName,
-    ObjectNamePart, Statement as SqlStatement, TableObject,
+    ObjectNamePart, Statement as SqlStatement, TableObject, Visitor,
 };
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use thalweg_planner::walk;
 use thalweg_table::{Column, Result, TableDefinition, UniqueKey};
 
-/// The table of the rows to be inserted.
-pub(crate) const EXCLUDED: &str = "excluded";
+/// The table of the rows to be inserted, under a name that no table can have.
+pub(crate) const EXCLUDED_ROWS: &str = "excluded\0";
+/// The name that statements have for it.
+const EXCLUDED: &str = "excluded";
 
 const REPEATED: &str = "two of the rows to be inserted have the unique key of one row of the table, which is updated once: insert one of \
                         them, as SELECT DISTINCT ON does";
@@ -53,11 +58,44 @@ fn copied(assignment: &Assignment) -> Option<&str> {
     }
 }
 
-/// The MERGE of the rows to be inserted.
+/// The columns of the rows to be inserted that count: those that the statement gives, those of the key, and those that the update reads
+/// of [`EXCLUDED`]. The others have their defaults, and are not planned.
+pub(crate) fn excluded_columns(
+    given: &[usize],
+    update: &DoUpdate,
+    definition: &TableDefinition,
+) -> Vec<usize> {
+    struct Read<'a>(&'a TableDefinition, BTreeSet<usize>);
+    impl Visitor for Read<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(parts) = expr
+                && let [table, column] = &parts[..]
+                && table.value.eq_ignore_ascii_case(EXCLUDED)
+                && let Ok(position) = self.0.position_named(&column.value)
+            {
+                self.1.insert(position);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let of_key = definition.unique().map_or(&[][..], UniqueKey::columns);
+    let of_key = of_key.iter().filter_map(|id| definition.position(*id));
+    let columns = given.iter().copied().chain(of_key).collect();
+    let mut read = Read(definition, columns);
+    let values = update.assignments.iter().map(|assigned| &assigned.value);
+    for expr in values.chain(&update.selection) {
+        // It never breaks off.
+        let _ = walk(expr, &mut read);
+    }
+    read.1.into_iter().collect()
+}
+
+/// The MERGE of the rows to be inserted, which have these columns.
 pub(crate) fn upserting(
     insert: &Insert,
     update: &DoUpdate,
-    definition: &TableDefinition,
+    (columns, definition): (&[usize], &TableDefinition),
 ) -> Result<Merging> {
     let TableObject::TableName(table) = &insert.table else {
         return Err(unsupported("INSERT INTO is offered for tables only"));
@@ -67,10 +105,10 @@ pub(crate) fn upserting(
     let alias = alias.ok_or_else(|| query("INSERT INTO needs the name of a table"))?;
     if alias.value.eq_ignore_ascii_case(EXCLUDED) {
         return Err(query(
-            "in ON CONFLICT \"excluded\" is the row to be inserted: give the table another name, as INSERT INTO excluded AS t",
+            "in ON CONFLICT \"excluded\" is the row to be inserted, so the table needs another name: ALTER TABLE excluded RENAME TO t",
         ));
     }
-    let mut merge = written(&text(table, alias, definition))?;
+    let mut merge = written(&text(table, alias, (columns, definition)))?;
     if let DfStatement::Statement(statement) = &mut merge
         && let SqlStatement::Merge(merge) = &mut **statement
     {
@@ -92,7 +130,11 @@ pub(crate) fn upserting(
 }
 
 /// The statement, with the first column as that which is assigned.
-fn text(table: &ObjectName, alias: &Ident, definition: &TableDefinition) -> String {
+fn text(
+    table: &ObjectName,
+    alias: &Ident,
+    (columns, definition): (&[usize], &TableDefinition),
+) -> String {
     let quoted = |column: &Column| Ident::with_quote('"', &column.name).to_string();
     let of_excluded = |column: &Column| format!("{EXCLUDED}.{}", quoted(column));
     let of_key = definition.unique().map_or(&[][..], UniqueKey::columns);
@@ -105,10 +147,11 @@ fn text(table: &ObjectName, alias: &Ident, definition: &TableDefinition) -> Stri
         ))
     };
     let on: Vec<String> = of_key.iter().filter_map(same).collect();
-    let columns: Vec<String> = definition.columns().iter().map(quoted).collect();
-    let values: Vec<String> = definition.columns().iter().map(of_excluded).collect();
+    let inserted = columns.iter().map(|at| &definition.columns()[*at]);
+    let columns: Vec<String> = inserted.clone().map(quoted).collect();
+    let values: Vec<String> = inserted.map(of_excluded).collect();
     format!(
-        "MERGE INTO {table} AS {alias} USING {EXCLUDED} ON {} WHEN MATCHED THEN UPDATE SET {} = {} \
+        "MERGE INTO {table} AS {alias} USING \"{EXCLUDED_ROWS}\" AS {EXCLUDED} ON {} WHEN MATCHED THEN UPDATE SET {} = {} \
          WHEN NOT MATCHED THEN INSERT ({}) VALUES ({})",
         on.join(" AND "),
         columns[0],

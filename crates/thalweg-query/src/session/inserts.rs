@@ -3,8 +3,8 @@
 use super::{Call, Session, next_while, statement_of};
 use crate::defaults::with_defaults;
 use crate::dialect::plain_values;
-use crate::edits::{EXCLUDED, replaces, upserting};
-use crate::error::{from_datafusion, query};
+use crate::edits::{EXCLUDED_ROWS, excluded_columns, replaces, upserting};
+use crate::error::{from_arrow, from_datafusion, query};
 use crate::extra::ExtraTable;
 use crate::insert::OnConflict;
 use crate::params::BoundParams;
@@ -52,20 +52,23 @@ impl Session {
                     table.append_with_rule(rows, OnDuplicate::Last, durability, call.go_on)?
                 }
                 OnConflict::Update(update) => {
+                    let excluded = excluded_columns(columns, update, &definition);
                     let conformed = rows.map(|rows| {
                         let rows = conform(&definition, &rows?);
-                        rows.map_err(|error| of_table(table, &error))
+                        let rows = rows.map_err(|error| of_table(table, &error))?;
+                        rows.project(&excluded).map_err(from_arrow)
                     });
                     let rows = conformed.collect::<Result<Vec<_>>>()?;
-                    let rows = ExtraTable::batches(Arc::clone(definition.schema()), rows);
+                    let schema = definition.schema().project(&excluded).map_err(from_arrow)?;
+                    let rows = ExtraTable::batches(Arc::new(schema), rows);
                     let call = Call {
-                        extra: &[(EXCLUDED.to_owned(), rows)],
+                        extra: &[(EXCLUDED_ROWS.to_owned(), rows)],
                         deadline: call.deadline.clone(),
                         scope: call.scope.clone(),
                         ..*call
                     };
                     let own = Statement::of(statement);
-                    let upserting = upserting(insert, update, &definition)?;
+                    let upserting = upserting(insert, update, (&excluded, &definition))?;
                     return self.edit(&own, &upserting, params, &call);
                 }
             };

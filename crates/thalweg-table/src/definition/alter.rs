@@ -118,7 +118,7 @@ impl TableDefinition {
                 }
                 let position = self.position_named(name)?;
                 self.refuse_keys(position, "dropped")?;
-                self.refuse_unique(position)?;
+                self.refuse_unique(position, "dropped")?;
                 if columns.len() == 1 {
                     return Err(schema(format!(
                         "the column \"{}\" is the only one: a table needs at least one column",
@@ -170,6 +170,7 @@ impl TableDefinition {
             Alteration::AllowNulls { name } => {
                 let position = self.position_named(name)?;
                 self.refuse_keys(position, "null")?;
+                self.refuse_unique(position, "null")?;
                 columns[position].nullable = true;
             }
             Alteration::SetOption { name, value } => {
@@ -190,15 +191,15 @@ impl TableDefinition {
         Self::new(columns, arrangement, summaries, kept).map(Some)
     }
 
-    /// Refuses to drop a column of the unique key: the other ones need not be unique without it.
-    fn refuse_unique(&self, position: usize) -> Result<()> {
+    /// Refuses a change of a column of the unique key: the others need not be unique without it, and those of a primary key are not null.
+    fn refuse_unique(&self, position: usize, change: &str) -> Result<()> {
         let column = &self.columns()[position];
         let unique = self.unique.as_ref();
         if !unique.is_some_and(|unique| unique.columns().contains(&column.id)) {
             return Ok(());
         }
         Err(schema(format!(
-            "the column \"{}\" belongs to the unique key of the table and cannot be dropped",
+            "the column \"{}\" belongs to the unique key of the table and cannot be {change}",
             column.name
         )))
     }

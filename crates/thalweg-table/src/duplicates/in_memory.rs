@@ -9,6 +9,7 @@ use crate::piece::Piece;
 use crate::placed_rows::{PlacedRows, Wanted};
 use crate::table::TableView;
 use crate::unique::UniqueKey;
+use arrow_schema::DataType;
 use std::collections::HashSet;
 use std::sync::Arc;
 use thalweg_kernel::index::{ItemChange, ItemName};
@@ -51,6 +52,13 @@ impl KeyIndex {
     fn catch_up(&mut self, view: &TableView, unique: &UniqueKey, seed: u64) -> Result<()> {
         let snapshot = view.snapshot();
         let store = view.engine().kernel().store();
+        let columns = unique.columns().iter();
+        let columns = columns.filter_map(|id| view.definition().column(*id));
+        let types: Vec<DataType> = columns.map(|column| column.data_type.clone()).collect();
+        if self.types != types {
+            *self = Self::default();
+            self.types = types;
+        }
         let mut added = HashSet::new();
         let old = self.tree.take();
         if let Some(old) = &old {
