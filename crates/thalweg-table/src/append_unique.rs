@@ -4,11 +4,11 @@
 //! - They come one after the other: each has the turn of the table's keys from the snapshot that it looks into until its commit, so
 //!   that no other one stores one of its keys meanwhile.
 //! - Rows that are put together for sorting at once are planned at once. More go part by part into a draft, as those of a
-//!   transaction do: a later part finds the rows of those before it, and memory stays bounded.
+//!   transaction do: a later part finds the rows of those before it, and memory stays bounded. Within a transaction of the caller an
+//!   append is planned at once, however many rows it has.
 
 use crate::conform::conform_after;
 use crate::delete::{AddedKeys, RowsToDelete};
-use crate::draft_rows::stage;
 use crate::duplicates::distinct;
 use crate::error::query;
 use crate::intake::{NewRows, concat, raw_bytes};
@@ -45,16 +45,16 @@ pub(crate) fn append_unique(
         before: 0,
     };
     // Before the turn: whoever hands them over may take long.
-    let (first, is_last) = parts.next()?;
-    if let Some(drafts) = table.drafts() {
-        return match is_last {
-            true => Ok(store(table, &first, asked)?.rows),
-            false => {
-                // Raw rows of earlier statements get no newer numbers than those of this one.
-                stage(table, drafts, 1)?;
-                store_parts(table, (first, &mut parts), asked, go_on)
-            }
-        };
+    let (mut first, mut is_last) = parts.next()?;
+    if table.is_in_transaction() {
+        // All at once: a part that is refused must not leave those before it in the draft.
+        while !is_last {
+            let (part, last) = parts.next()?;
+            check(go_on)?;
+            first.batches.extend(part.batches);
+            is_last = last;
+        }
+        return Ok(store(table, &first, asked)?.rows);
     }
     let engine = table.engine();
     let turns = engine.key_turns_of(table.id())?;
@@ -79,7 +79,7 @@ pub(crate) fn append_unique(
     Ok(stored)
 }
 
-/// Stores several parts in a draft, and returns how many rows of them are left.
+/// Stores several parts in a draft that goes with a failure, and returns how many rows of them are left.
 fn store_parts(
     table: &Table,
     (first, rest): (Part, &mut Parts<'_>),
@@ -90,9 +90,7 @@ fn store_parts(
     let mut stored = store(table, &first, asked)?.rows;
     loop {
         let (part, is_last) = rest.next()?;
-        if !go_on() {
-            return Err(query("the append was interrupted, and nothing was stored"));
-        }
+        check(go_on)?;
         let of_part = store(table, &part, asked)?;
         // Some may replace rows of an earlier part.
         let replaced = of_part.replaced.iter().filter(|commit| **commit > before);
@@ -100,6 +98,13 @@ fn store_parts(
         if is_last {
             return Ok(stored);
         }
+    }
+}
+
+fn check(go_on: &dyn Fn() -> bool) -> Result<()> {
+    match go_on() {
+        true => Ok(()),
+        false => Err(query("the append was interrupted, and nothing was stored")),
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn stage_many(table: &Table, drafts: &Drafts) -> Result<()> {
 }
 
 /// Puts the raw rows of a draft into files if they have so many bytes.
-pub(crate) fn stage(table: &Table, drafts: &Drafts, min_bytes: usize) -> Result<()> {
+fn stage(table: &Table, drafts: &Drafts, min_bytes: usize) -> Result<()> {
     let engine = table.engine();
     let limits = engine.options().append_limits;
     while let Some((view, base, seen)) = drafts.raw_rows(table.id(), min_bytes)? {

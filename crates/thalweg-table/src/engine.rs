@@ -370,6 +370,8 @@ impl Engine {
             })?;
             let sizes = &mut maintenance.raw_sizes;
             sizes.retain(|table, _| newest.table(*table).is_some());
+            let indexes = self.key_indexes();
+            indexes.retain(|table| newest.table(table).is_some());
             let shrinks = &mut maintenance.shrinks;
             shrinks.retain(|table, _| newest.table(*table).is_some());
         }

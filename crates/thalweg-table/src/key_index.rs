@@ -95,6 +95,11 @@ impl KeyIndexes {
         Arc::clone(self.tables.lock().entry(table).or_default())
     }
 
+    /// Lets go of the indexes of tables that are gone.
+    pub(crate) fn retain(&self, is_there: impl Fn(TableId) -> bool) {
+        self.tables.lock().retain(|table, _| is_there(*table));
+    }
+
     /// Lets go of the indexes of other tables where all together are too large: they are made anew when they are needed.
     pub(crate) fn make_room(&self, table: TableId, bytes: u64) {
         let mut tables = self.tables.lock();
@@ -240,4 +245,23 @@ fn position_of(place: u64) -> u32 {
 fn too_many_pieces() -> Error {
     let what = "a table has more blocks than its unique keys can be looked for in";
     Error::new(ErrorKind::Limit, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_of_tables_that_are_gone_or_too_large_are_let_go() {
+        let indexes = KeyIndexes::new(1, 1_000_000);
+        let tables = [1, 2, 3].map(TableId);
+        let first: Vec<_> = tables.iter().map(|table| indexes.of(*table)).collect();
+        indexes.retain(|table| table != TableId(2));
+        let again: Vec<_> = tables.iter().map(|table| indexes.of(*table)).collect();
+        let are_same = first.iter().zip(&again).map(|(a, b)| Arc::ptr_eq(a, b));
+        assert_eq!(are_same.collect::<Vec<_>>(), [true, false, true]);
+        indexes.make_room(TableId(1), 1_000_001);
+        assert!(Arc::ptr_eq(&indexes.of(TableId(1)), &again[0]));
+        assert!(!Arc::ptr_eq(&indexes.of(TableId(3)), &again[2]));
+    }
 }

@@ -589,6 +589,33 @@ fn keys_of_deleted_rows_are_free_again() {
 }
 
 #[test]
+fn an_append_that_is_refused_leaves_nothing_in_its_transaction() {
+    let engine = Engine::in_memory(options()).unwrap();
+    create(&engine);
+    let row = |n: i64| (n, (n % 1_999, Some("a".to_owned())));
+    let rows: Vec<_> = (0..2_000).map(row).collect();
+    let batches = || rows.chunks(100).map(|rows| Ok(batch(rows)));
+    let transaction = engine.transaction().unwrap();
+    let inside = transaction.table("plain").unwrap();
+    inside
+        .append([Ok(batch(&[(-1, (-1, None))]))], PROCESS)
+        .unwrap();
+    let failing = batches().chain([Err(inside.append(batches(), PROCESS).unwrap_err())]);
+    let error = inside.append_with_rule(failing, OnDuplicate::Last, PROCESS, &|| true);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let stopped = inside.append_with_rule(batches(), OnDuplicate::Last, PROCESS, &|| false);
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Query);
+    let outside = engine.table("plain").unwrap();
+    let refused = outside.append(batches(), PROCESS).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(outside.view().unwrap().row_count(), 0);
+    transaction.commit(PROCESS).unwrap();
+    assert_eq!(outside.view().unwrap().row_count(), 1);
+    let stored = outside.append_with_rule(batches(), OnDuplicate::Last, PROCESS, &|| true);
+    assert_eq!(stored.unwrap(), 1_999);
+}
+
+#[test]
 fn an_appender_leaves_out_duplicates_alone() {
     let engine = Engine::in_memory(options()).unwrap();
     create(&engine);
