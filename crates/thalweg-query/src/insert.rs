@@ -88,18 +88,18 @@ fn refuse_extras(insert: &Insert) -> Result<()> {
     }
 }
 
-/// What an INSERT does with rows whose unique key is there.
+/// The treatment of rows of an INSERT whose unique key is there.
 #[derive(Debug)]
 pub(crate) enum OnConflict<'a> {
-    /// What the table says.
+    /// That of the table.
     OfTable,
-    /// What the statement says.
+    /// One that the statement names.
     Rule(OnDuplicate),
     /// It changes the row that is there.
     Update(&'a DoUpdate),
 }
 
-/// What an INSERT into a table does with rows whose unique key is there.
+/// The treatment of rows whose unique key is there, by an INSERT into a table.
 pub(crate) fn on_conflict<'a>(
     insert: &'a Insert,
     definition: &TableDefinition,

@@ -350,7 +350,7 @@ impl Session {
                 let bound = statement.parsed.placeholders.bind(params)?;
                 let target = call.target(insert)?;
                 // Rows with unique keys are looked for.
-                if target.table.definition().unique().is_some() {
+                if target.definition.unique().is_some() {
                     return Ok(None);
                 }
                 let mut has_queries = false;

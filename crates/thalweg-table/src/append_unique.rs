@@ -23,7 +23,7 @@ use thalweg_kernel::{CommitNo, Durability, Producer, Result};
 /// A part has so many times the bytes that are put together for sorting: each becomes a file of its own at least.
 const PART: usize = 4;
 
-/// What an append asks for beside its rows.
+/// The wishes of an append beside its rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) producer: Option<Producer>,
@@ -144,7 +144,7 @@ impl Parts<'_> {
     }
 }
 
-/// What has become of a part.
+/// The outcome of a part.
 #[derive(Default)]
 struct Stored {
     rows: u64,

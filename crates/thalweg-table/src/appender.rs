@@ -1,7 +1,7 @@
 //! Rows put one by one, appended in batches.
 //!
 //! Invariants: a row that `put` refused is not in the batch and hurts no other row; rows reach the table in the order they
-//! were put, batch by batch; after `flush` everything put before is as durable as the engine's default. No call succeeds
+//! were put, batch by batch; of a table with a unique key, duplicates alone are left out, with an error; after `flush` everything put before is as durable as the engine's default. No call succeeds
 //! while rows of an earlier one are not stored: a batch that was refused is kept and goes first, and where it is not known
 //! whether a batch was stored, every later call fails as well, because a second attempt could double its rows.
 

@@ -35,7 +35,7 @@ use thalweg_kernel::{Error, ErrorKind, Result};
 /// The end of the errors for duplicates.
 pub(crate) const NOTHING_STORED: &str = "; nothing was stored";
 
-/// So many keys of a transaction are compared with those of its tables at once.
+/// Keys of a transaction that are compared with those of its table at once, at least: the rows of a piece stay together.
 const MAX_CHECKED_ROWS: usize = 1 << 20;
 
 /// Rows of a table with the keys of new ones: which of the new ones, and the place of that of the table.

@@ -17,15 +17,20 @@ use chrono::Utc;
 use datafusion::common::ScalarValue;
 use datafusion_sql::sqlparser::ast::{Expr, Insert};
 use std::sync::Arc;
-use thalweg_table::{Error, OnDuplicate, Result, Table, conform};
+use thalweg_table::{Error, OnDuplicate, Result, Table, TableDefinition, conform};
 use tokio::sync::oneshot;
 
 impl Call<'_> {
     /// Where an INSERT puts its rows.
     pub(super) fn target(&self, insert: &Insert) -> Result<Target> {
         let table = self.scope.table(&insert::target(insert)?)?;
-        let columns = insert::columns(insert, &table.definition())?;
-        Ok(Target { table, columns })
+        let definition = table.definition();
+        let columns = insert::columns(insert, &definition)?;
+        Ok(Target {
+            table,
+            definition,
+            columns,
+        })
     }
 }
 
@@ -38,9 +43,12 @@ impl Session {
         call: &Call<'_>,
     ) -> Result<QueryResult> {
         let target = call.target(insert)?;
-        let Target { table, columns } = &target;
-        let definition = table.definition();
-        let conflict = insert::on_conflict(insert, &definition)?;
+        let Target {
+            table,
+            definition,
+            columns,
+        } = &target;
+        let conflict = insert::on_conflict(insert, definition)?;
         let store = |rows: &mut dyn Iterator<Item = Result<RecordBatch>>| {
             let durability = self.settings.durability;
             let count = match &conflict {
@@ -48,13 +56,13 @@ impl Session {
                 OnConflict::Rule(rule) => {
                     table.append_with_rule(rows, *rule, durability, call.go_on)?
                 }
-                OnConflict::Update(update) if replaces(update, &definition) => {
+                OnConflict::Update(update) if replaces(update, definition) => {
                     table.append_with_rule(rows, OnDuplicate::Last, durability, call.go_on)?
                 }
                 OnConflict::Update(update) => {
-                    let excluded = excluded_columns(columns, update, &definition);
+                    let excluded = excluded_columns(columns, update, definition);
                     let conformed = rows.map(|rows| {
-                        let rows = conform(&definition, &rows?);
+                        let rows = conform(definition, &rows?);
                         let rows = rows.map_err(|error| of_table(table, &error))?;
                         rows.project(&excluded).map_err(from_arrow)
                     });
@@ -68,7 +76,7 @@ impl Session {
                         ..*call
                     };
                     let own = Statement::of(statement);
-                    let upserting = upserting(insert, update, (&excluded, &definition))?;
+                    let upserting = upserting(insert, update, (&excluded, definition))?;
                     return self.edit(&own, &upserting, params, &call);
                 }
             };
@@ -158,6 +166,8 @@ fn of_table(table: &Table, error: &Error) -> Error {
 /// Where an INSERT puts its rows.
 pub(super) struct Target {
     pub(super) table: Table,
+    /// Its columns when the statement began.
+    pub(super) definition: Arc<TableDefinition>,
     /// The places of the columns that take values.
     columns: Vec<usize>,
 }
@@ -170,9 +180,12 @@ impl Target {
         params: &BoundParams,
         computed: impl FnOnce(Vec<&Expr>) -> Result<Vec<ScalarValue>>,
     ) -> Result<Option<Vec<RecordBatch>>> {
-        let Self { table, columns } = self;
+        let Self {
+            table,
+            definition,
+            columns,
+        } = self;
         let source = insert::source(insert)?;
-        let definition = table.definition();
         let type_of = |position: &usize| &definition.columns()[*position].data_type;
         let types: Vec<_> = columns.iter().map(type_of).collect();
         unquoted_dates::refuse(source, &types)?;
