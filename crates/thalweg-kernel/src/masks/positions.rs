@@ -9,6 +9,10 @@ use std::sync::Arc;
 
 const FORM_RUNS: u8 = 1;
 const FORM_BITMAP: u8 = 2;
+/// Of the two numbers of a run.
+const MIN_RUN_BYTES: usize = 2;
+/// Of the number of runs, of which there are at most 2^23.
+const MAX_COUNT_BYTES: usize = 4;
 /// No block has a row with this position, or a later one.
 const POSITIONS_LIMIT: u32 = 1 << 24;
 
@@ -93,15 +97,14 @@ impl Positions {
         );
         let rows = runs.iter().map(|run| run.end - run.start).sum();
         let bitmap_bytes = end.div_ceil(8);
-        let (runs_len, bitmap_len) = (runs_len(runs.iter().cloned()), bitmap_len(bitmap_bytes));
-        let mut bytes = Vec::with_capacity(runs_len.min(bitmap_len));
-        let form = if runs_len <= bitmap_len {
-            put_runs(runs, &mut bytes);
-            Form::Runs
-        } else {
+        let mut bytes = Vec::with_capacity(MIN_RUN_BYTES * runs.len() + MAX_COUNT_BYTES);
+        let mut form = Form::Runs;
+        put_runs(runs, &mut bytes);
+        if bytes.len() > bitmap_len(bitmap_bytes) {
+            form = Form::Bitmap;
+            bytes.clear();
             put_bitmap(runs, bitmap_bytes, &mut bytes);
-            Form::Bitmap
-        };
+        }
         Self {
             bytes: bytes.into(),
             form,
@@ -170,8 +173,7 @@ impl Positions {
             return false;
         }
         if self.form == Form::Bitmap {
-            let bits = &self.bytes[self.bytes.len() - self.end.div_ceil(8) as usize..];
-            return bits[position as usize / 8] >> (position % 8) & 1 == 1;
+            return self.bits()[position as usize / 8] >> (position % 8) & 1 == 1;
         }
         let before = marks.0.partition_point(|mark| mark.end <= position);
         let mut runs = self.runs_behind(before.checked_sub(1).map(|at| marks.0[at]));
@@ -223,6 +225,9 @@ impl Positions {
     /// All positions of both lists; `None` where one position is in both.
     #[must_use]
     pub fn union_of_new(&self, new: &Self) -> Option<Self> {
+        if self.form == Form::Bitmap {
+            return self.union_of_bits(new);
+        }
         let (mut olds, mut news) = (self.runs(), new.runs());
         let (mut old, mut added) = (olds.next(), news.next());
         let mut runs: Vec<Range<u32>> = Vec::with_capacity(self.rows.min(self.end / 2) as usize);
@@ -244,6 +249,42 @@ impl Positions {
                 _ => runs.push(next),
             }
         }
+    }
+
+    /// The union with a bitmap: copied and added to, without a walk over the runs that it has. A block that rows are taken from
+    /// one by one has a bitmap soon.
+    fn union_of_bits(&self, new: &Self) -> Option<Self> {
+        let end = self.end.max(new.end);
+        let bitmap_bytes = end.div_ceil(8);
+        let mut bytes = Vec::with_capacity(bitmap_len(bitmap_bytes));
+        put_varint(bitmap_bytes.into(), &mut bytes);
+        let count_bytes = bytes.len();
+        bytes.extend_from_slice(self.bits());
+        bytes.resize(count_bytes + bitmap_bytes as usize, 0);
+        let bits = &mut bytes[count_bytes..];
+        for position in new.iter() {
+            let (byte, bit) = (&mut bits[position as usize / 8], 1 << (position % 8));
+            if *byte & bit != 0 {
+                return None;
+            }
+            *byte |= bit;
+        }
+        if !is_shorter_as_bitmap(bits) {
+            let runs = Runs(Walk::Bits { bytes: bits, at: 0 });
+            return Some(Self::of_joined(&runs.collect::<Vec<_>>()));
+        }
+        Some(Self {
+            bytes: bytes.into(),
+            form: Form::Bitmap,
+            rows: self.rows + new.rows,
+            end,
+        })
+    }
+
+    /// The bits of a bitmap.
+    fn bits(&self) -> &[u8] {
+        debug_assert!(self.form == Form::Bitmap, "runs have no bits");
+        &self.bytes[self.bytes.len() - self.end.div_ceil(8) as usize..]
     }
 
     /// Appends the list as it is stored.
@@ -321,6 +362,29 @@ fn runs_len(runs: impl IntoIterator<Item = Range<u32>>) -> usize {
     varint_len(count) + bytes
 }
 
+/// Whether a bitmap takes fewer bytes than its runs.
+fn is_shorter_as_bitmap(bits: &[u8]) -> bool {
+    let bitmap_bytes = varint_len(bits.len() as u64) + bits.len();
+    // Mostly the number of runs shows it. Where it does not, they are measured one by one.
+    let count = count_runs(bits);
+    varint_len(count) + MIN_RUN_BYTES * count as usize > bitmap_bytes
+        || runs_len(Runs(Walk::Bits { bytes: bits, at: 0 })) > bitmap_bytes
+}
+
+/// How many runs of positions a bitmap has.
+fn count_runs(bits: &[u8]) -> u64 {
+    let (words, rest) = bits.as_chunks::<8>();
+    let mut tail = [0; 8];
+    tail[..rest.len()].copy_from_slice(rest);
+    let (mut count, mut last) = (0, 0);
+    for word in words.iter().chain([&tail]) {
+        let word = u64::from_le_bytes(*word);
+        count += u64::from((word & !(word << 1 | last)).count_ones());
+        last = word >> 63;
+    }
+    count
+}
+
 /// Length of a bitmap of so many bytes after its form.
 fn bitmap_len(bytes: u32) -> usize {
     varint_len(bytes.into()) + bytes as usize
@@ -384,7 +448,7 @@ fn read_bitmap(reader: &mut Reader<'_>) -> Result<Positions, &'static str> {
     let end = bitmap_bytes * 8 - last.leading_zeros();
     let rows = bits.iter().map(|byte| byte.count_ones()).sum();
     let taken = before.left_bytes() - reader.left_bytes();
-    if runs_len(Runs(Walk::Bits { bytes: bits, at: 0 })) <= taken {
+    if !is_shorter_as_bitmap(bits) {
         return Err("positions are not in their shorter form");
     }
     let bytes = before.clone().take(taken)?;

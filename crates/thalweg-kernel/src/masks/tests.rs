@@ -356,6 +356,28 @@ proptest! {
     }
 
     #[test]
+    fn unions_of_dense_positions_agree_with_sets(bits in vec(any::<u8>(), 1..60), more in btree_set(0_u32..700, 1..9), gap: bool) {
+        let last = u32::try_from(8 * bits.len()).unwrap();
+        let mut set: BTreeSet<u32> = (0..last).filter(|at| bits[*at as usize / 8] >> (at % 8) & 1 == 1).collect();
+        prop_assume!(!set.is_empty());
+        // A gap to be filled shows that few long runs are runs again.
+        let more = if gap { (0..last).filter(|at| !set.contains(at)).collect() } else { more };
+        for part in [more.iter().copied().step_by(2).collect::<Vec<_>>(), more.iter().copied().skip(1).step_by(2).collect()] {
+            if part.is_empty() {
+                continue;
+            }
+            let (old, new) = (Positions::of_rows(set.iter().copied()), Positions::of_rows(part.iter().copied()));
+            let is_new = part.iter().all(|at| !set.contains(at));
+            let united = is_new.then(|| Positions::of_rows(set.iter().chain(&part).copied().collect::<BTreeSet<_>>()));
+            prop_assert_eq!(old.union_of_new(&new), united.clone());
+            prop_assert_eq!(new.union_of_new(&old), united);
+            if is_new {
+                set.extend(part);
+            }
+        }
+    }
+
+    #[test]
     fn lists_agree_with_sets(steps in vec(lists(), 1..12)) {
         let (mut list, mut hidden, mut whole_blocks) = (MaskList::default(), BTreeMap::new(), BTreeSet::new());
         for new in steps {
