@@ -2,26 +2,33 @@
 //!
 //! Invariants
 //! - They come one after the other: each has the turn of the table's keys from the snapshot that it looks into until its commit, so
-//!   that no other one stores one of its keys meanwhile.
+//!   that no other one stores one of its keys meanwhile. A durable append of few rows passes the turn on before its commit and is one
+//!   of those under way until then ([`crate::key_turns`]); where it loses a race, it is planned again as the others are.
 //! - Rows that are put together for sorting at once are planned at once. More go part by part into a draft, as those of a
 //!   transaction do: a later part finds the rows of those before it, and memory stays bounded. Within a transaction of the caller an
 //!   append is planned at once, however many rows it has.
 
 use crate::conform::conform_after;
+use crate::definition::TableDefinition;
 use crate::delete::{AddedKeys, RowsToDelete};
 use crate::duplicates::distinct;
+use crate::duplicates::key_columns;
+use crate::duplicates::keys::Keys;
 use crate::error::query;
 use crate::intake::{NewRows, concat, raw_bytes};
+use crate::key_turns::{KeyPrints, KeyTurns};
 use crate::placed_rows::PickedRows;
 use crate::range::KeyRange;
-use crate::table::Table;
+use crate::table::{Table, TableView};
 use crate::unique::OnDuplicate;
 use arrow_array::RecordBatch;
 use std::time::Duration;
-use thalweg_kernel::{CommitNo, Durability, Producer, Result};
+use thalweg_kernel::{CommitNo, Durability, Error, ErrorKind, Producer, Result};
 
 /// A part has so many times the bytes that are put together for sorting: each becomes a file of its own at least.
 const PART: usize = 4;
+/// Rows of an append that lets others pass while it is being stored, at most: these wait for the look at their keys instead.
+const MAX_ROWS_UNDER_WAY: usize = 1_000;
 
 /// The wishes of an append beside its rows.
 #[derive(Clone, Copy)]
@@ -58,6 +65,13 @@ pub(crate) fn append_unique(
     }
     let engine = table.engine();
     let turns = engine.key_turns_of(table.id())?;
+    if is_last
+        && asked.producer.is_none()
+        && asked.durability == Durability::Disk
+        && let Some(stored) = store_beside_others(table, &first, asked, &turns)?
+    {
+        return Ok(stored);
+    }
     let _turn = turns.wait(engine.closed())?;
     if let Some(producer) = &asked.producer
         && engine.kernel().has_stored(producer)?
@@ -152,43 +166,121 @@ struct Stored {
     replaced: Vec<CommitNo>,
 }
 
+/// Rows in the columns of the table.
+fn conformed(definition: &TableDefinition, part: &Part) -> Result<RecordBatch> {
+    let mut before = part.before;
+    let conformed = part.batches.iter().map(|batch| {
+        let conformed = conform_after(before, definition, batch)?;
+        before += batch.num_rows() as u64;
+        Ok(conformed)
+    });
+    concat(definition, &conformed.collect::<Result<Vec<_>>>()?)
+}
+
+/// Plans as the rule says what is stored, and what of the table goes.
+fn plan(
+    view: &TableView,
+    part: &Part,
+    rule: Option<OnDuplicate>,
+    new: &mut NewRows<'_>,
+) -> Result<(RowsToDelete, Stored)> {
+    let definition = view.definition();
+    let rows = conformed(definition, part)?;
+    let Some(unique) = definition.unique() else {
+        let stored = Stored {
+            rows: rows.num_rows() as u64,
+            replaced: Vec::new(),
+        };
+        new.push(&rows)?;
+        return Ok((RowsToDelete::Keys(KeyRange::EMPTY), stored));
+    };
+    let rule = rule.unwrap_or(unique.on_duplicate());
+    let kept = distinct(view, (unique, rule), &rows)?;
+    let mut stored = Stored {
+        rows: kept.rows.num_rows() as u64,
+        replaced: Vec::new(),
+    };
+    new.push(&kept.rows)?;
+    let Some((placed, places)) = kept.replaced else {
+        return Ok((RowsToDelete::Keys(KeyRange::EMPTY), stored));
+    };
+    let commits = places.iter().filter_map(|place| placed.row_at(*place));
+    stored.replaced = commits.map(|row| row.commit()).collect();
+    let mut picked = PickedRows::default();
+    picked.add(&places);
+    Ok((RowsToDelete::Picked(placed, picked), stored))
+}
+
+/// Stores few rows and lets others plan theirs meanwhile. `None`: there are many, others were faster, or what is wrong with them is
+/// to be found out in turn.
+fn store_beside_others(
+    table: &Table,
+    part: &Part,
+    asked: Asked,
+    turns: &KeyTurns,
+) -> Result<Option<u64>> {
+    let rows: usize = part.batches.iter().map(RecordBatch::num_rows).sum();
+    if rows > MAX_ROWS_UNDER_WAY {
+        return Ok(None);
+    }
+    table.refresh()?;
+    let Ok(Some(keys)) = key_prints(table, part) else {
+        return Ok(None);
+    };
+    let version = keys.version;
+    let turn = turns.wait_beside(table.engine().closed(), &keys)?;
+    let mut held = Some((turn, keys));
+    let (mut stored, mut entered) = (Stored::default(), None);
+    let mut plan = |new: &mut NewRows<'_>| {
+        let view = table.view()?;
+        if view.snapshot().definition_version != version {
+            let message = "the definition of the table changed meanwhile";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let (rows, of_part) =
+            plan(&view, part, asked.rule, new).map_err(|error| table.name_error(error))?;
+        stored = of_part;
+        Ok(rows)
+    };
+    let done = table.change_rows_once(asked.durability, &mut plan, &mut || {
+        entered = held.take().map(|(turn, keys)| turns.pass_on(turn, keys));
+    });
+    drop(entered);
+    let done = done?.map(|_| stored.rows);
+    if done == Some(0) {
+        flush_for_none(table)?;
+    }
+    Ok(done)
+}
+
+/// The fingerprints of the keys of rows, as the definition that is known has them; `None`: it has no unique key.
+fn key_prints(table: &Table, part: &Part) -> Result<Option<KeyPrints>> {
+    let shape = table.shape();
+    let Some(unique) = shape.definition.unique() else {
+        return Ok(None);
+    };
+    let rows = conformed(&shape.definition, part)?;
+    let keys = Keys::of(&key_columns(&shape.definition, unique, &rows)?, 0)?;
+    Ok(Some(KeyPrints {
+        fingerprints: keys.fingerprints().map(|(_, print)| print).collect(),
+        version: shape.version,
+    }))
+}
+
+/// That the keys of all rows were there already is to survive a power cut as well.
+fn flush_for_none(table: &Table) -> Result<()> {
+    table.engine().kernel().flush()
+}
+
 /// Stores rows as the rule says.
 fn store(table: &Table, part: &Part, asked: Asked) -> Result<Stored> {
     let mut stored = Stored::default();
     let mut plan = |new: &mut NewRows<'_>| {
         let view = table.view()?;
-        let definition = view.definition();
-        let mut before = part.before;
-        let conformed = part.batches.iter().map(|batch| {
-            let conformed = conform_after(before, definition, batch)?;
-            before += batch.num_rows() as u64;
-            Ok(conformed)
-        });
-        let conformed = conformed.collect::<Result<Vec<_>>>();
-        let rows = conformed.and_then(|batches| concat(definition, &batches));
-        let rows = rows.map_err(|error| table.name_error(error))?;
-        let Some(unique) = definition.unique() else {
-            new.push(&rows)?;
-            return Ok(RowsToDelete::Keys(KeyRange::EMPTY));
-        };
-        let rule = asked.rule.unwrap_or(unique.on_duplicate());
-        let kept = distinct(&view, (unique, rule), &rows);
-        let kept = kept.map_err(|error| table.name_error(error))?;
-        stored = Stored {
-            rows: kept.rows.num_rows() as u64,
-            replaced: Vec::new(),
-        };
-        new.push(&kept.rows)?;
-        Ok(match kept.replaced {
-            Some((placed, places)) => {
-                let commits = places.iter().filter_map(|place| placed.row_at(*place));
-                stored.replaced = commits.map(|row| row.commit()).collect();
-                let mut picked = PickedRows::default();
-                picked.add(&places);
-                RowsToDelete::Picked(placed, picked)
-            }
-            None => RowsToDelete::Keys(KeyRange::EMPTY),
-        })
+        let (rows, of_part) =
+            plan(&view, part, asked.rule, new).map_err(|error| table.name_error(error))?;
+        stored = of_part;
+        Ok(rows)
     };
     table.change_rows(
         (asked.producer, asked.durability),
@@ -196,8 +288,7 @@ fn store(table: &Table, part: &Part, asked: Asked) -> Result<Stored> {
         &mut plan,
     )?;
     if stored.rows == 0 && asked.durability == Durability::Disk && !table.is_in_transaction() {
-        // That their keys were there already is to survive a power cut as well.
-        table.engine().kernel().flush()?;
+        flush_for_none(table)?;
     }
     Ok(stored)
 }

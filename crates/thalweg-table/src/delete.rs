@@ -136,6 +136,36 @@ impl Table {
             kernel.commit(commit, durability).map(|_| ())
         })
     }
+
+    /// One attempt of [`Self::change_rows`] outside of transactions, of rows whose keys the caller has compared: `planned` is called
+    /// before it is committed. `None`: others change rows of the table, or there is no room, and the caller has to wait its turn.
+    pub(crate) fn change_rows_once(
+        &self,
+        durability: Durability,
+        pick: &mut dyn FnMut(&mut NewRows<'_>) -> Result<RowsToDelete>,
+        planned: &mut dyn FnMut(),
+    ) -> Result<Option<u64>> {
+        let engine = self.engine();
+        if engine.turns_of(self.id())?.is_taken() {
+            return Ok(None);
+        }
+        let done = Change::of_picked(self, AddedKeys::Checked, pick).and_then(|change| {
+            let rows = change.deletion.rows;
+            if let Some(commit) = change.into_commit() {
+                planned();
+                let stored = engine.kernel().commit(commit, durability);
+                stored.map_err(|error| self.name_error(error))?;
+            }
+            Ok(rows)
+        });
+        match done {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Limit) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The unique keys of rows that a statement stores, as far as the table may lack them.

@@ -9,6 +9,7 @@ use crate::definition::TableDefinition;
 use crate::definitions::Definitions;
 use crate::jobs::board::{Board, JobLimits, JobThread, MaintenanceMode};
 use crate::key_index::KeyIndexes;
+use crate::key_turns::KeyTurns;
 use crate::layouts::Layouts;
 use crate::left_rows::AllLeftRows;
 use crate::maintain::raw_sizes::RawSizes;
@@ -164,8 +165,8 @@ struct Inner {
     /// Held by whoever maintains a table.
     maintenance: Turns<Maintenance>,
     /// Taken by whoever deletes rows of a table or merges its blocks, and was refused before.
-    table_turns: AllTurns,
-    key_turns: AllTurns,
+    table_turns: AllTurns<TableTurns>,
+    key_turns: AllTurns<KeyTurns>,
     key_indexes: KeyIndexes,
     /// Held by whoever deletes expired rows, and by whoever changes a retention.
     expiry: Mutex<()>,
@@ -352,7 +353,7 @@ impl Engine {
 
     /// The turns of those who store rows with unique keys that a table may lack. They are waited for before those of
     /// [`Self::turns_of`], and of several tables in the order of their numbers.
-    pub(crate) fn key_turns_of(&self, table: TableId) -> Result<Arc<TableTurns>> {
+    pub(crate) fn key_turns_of(&self, table: TableId) -> Result<Arc<KeyTurns>> {
         self.handle.inner.closed.check()?;
         Ok(self.handle.inner.key_turns.of(table))
     }

@@ -20,6 +20,7 @@ mod error;
 mod intake;
 mod json;
 mod key_index;
+mod key_turns;
 mod late;
 pub mod layout;
 mod layouts;

@@ -19,8 +19,8 @@ use thalweg_kernel::{Result, TableId};
 pub(crate) const CONFLICTS_WITHOUT_TURN: u32 = 2;
 
 /// The turns of the tables of an engine.
-#[derive(Debug, Default)]
-pub(crate) struct AllTurns(Mutex<HashMap<TableId, Weak<TableTurns>>>);
+#[derive(Debug)]
+pub(crate) struct AllTurns<T>(Mutex<HashMap<TableId, Weak<T>>>);
 
 /// The turns of one table.
 #[derive(Debug, Default)]
@@ -33,15 +33,21 @@ pub(crate) struct TurnOrNone<'a> {
     held: Option<Turn<'a, ()>>,
 }
 
-impl AllTurns {
+impl<T> Default for AllTurns<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Default> AllTurns<T> {
     /// Those of a table.
-    pub(crate) fn of(&self, table: TableId) -> Arc<TableTurns> {
+    pub(crate) fn of(&self, table: TableId) -> Arc<T> {
         let mut tables = self.0.lock();
         // As many are left as calls are at work.
         tables.retain(|_, turns| turns.strong_count() > 0);
         let known = tables.get(&table).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let new = Arc::default();
+            let new = Arc::<T>::default();
             tables.insert(table, Arc::downgrade(&new));
             new
         })
@@ -60,6 +66,11 @@ impl TableTurns {
             }
             closed.check()?;
         }
+    }
+
+    /// Whether somebody has the turn or waits for it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.is_taken()
     }
 
     /// No turn yet.
@@ -84,7 +95,7 @@ impl TurnOrNone<'_> {
 
     /// Whether the turn is waited for before the next attempt.
     pub(crate) fn is_due(&self, conflicts: u32) -> bool {
-        conflicts >= CONFLICTS_WITHOUT_TURN || self.turns.0.is_taken()
+        conflicts >= CONFLICTS_WITHOUT_TURN || self.turns.is_taken()
     }
 
     /// Whether this has the turn: others may be waiting for it.
@@ -104,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_third_attempt_has_the_turn_and_others_wait() {
-        let all = AllTurns::default();
+        let all = AllTurns::<TableTurns>::default();
         let (of_table, same, other) = (all.of(TableId(1)), all.of(TableId(1)), all.of(TableId(2)));
         let (mut holder, mut first, mut apart) = (of_table.none(), same.none(), other.none());
         let (go_on, stop) = (|| true, || false);
@@ -123,7 +134,7 @@ mod tests {
 
     #[test]
     fn turns_of_tables_that_nobody_changes_are_forgotten() {
-        let all = AllTurns::default();
+        let all = AllTurns::<TableTurns>::default();
         drop((all.of(TableId(1)), all.of(TableId(2))));
         let _kept = all.of(TableId(3));
         assert_eq!(all.0.lock().len(), 1);

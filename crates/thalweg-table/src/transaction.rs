@@ -20,6 +20,7 @@ use crate::duplicates::{each_keys, refuse_duplicates, row_is_hidden};
 use crate::engine::{AppendLimits, Engine};
 use crate::error::query;
 use crate::intake::lists;
+use crate::key_turns::KeyTurns;
 use crate::piece::Piece;
 use crate::table::{Table, TableView};
 use crate::table_turns::{TableTurns, TurnOrNone};
@@ -213,7 +214,7 @@ struct Changed {
 
 impl Changes<'_> {
     /// The turns of the keys of the tables that get rows, in the order of their numbers.
-    fn key_turns(&self) -> Result<Vec<Arc<TableTurns>>> {
+    fn key_turns(&self) -> Result<Vec<Arc<KeyTurns>>> {
         let unique = self.tables.iter().filter(|changed| changed.may_add_keys());
         unique
             .map(|changed| self.engine.key_turns_of(changed.table.id()))

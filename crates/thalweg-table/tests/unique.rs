@@ -535,6 +535,61 @@ fn threads_that_store_the_same_keys_store_each_once() {
     }
 }
 
+/// On a real disk, whose syncs take so long that many appends are under way at once.
+#[test]
+fn durable_appends_of_many_threads_store_each_key_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let open = || {
+        let options = EngineOptions {
+            maintenance: MaintenanceMode::Auto,
+            threads: 0,
+            ..options()
+        };
+        Engine::open(thalweg_env::Env::os(), &path, options).unwrap()
+    };
+    let engine = open();
+    create(&engine);
+    let (counter, stored) = (AtomicI64::new(0), AtomicI64::new(0));
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            let (engine, counter, stored) = (&engine, &counter, &stored);
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(seed);
+                for round in 0..40 {
+                    let at = rng.usize(..TABLES.len());
+                    let table = engine.table(TABLES[at].0).unwrap();
+                    let rows: Vec<_> = (0..rng.i64(1..4))
+                        .map(|_| {
+                            let number = counter.fetch_add(1, Ordering::Relaxed);
+                            (number, (round / 4, Some(format!("{}", rng.u8(..9)))))
+                        })
+                        .collect();
+                    let rows = [Ok(batch(&rows))];
+                    match table.append(rows, Some(Durability::Disk)) {
+                        Ok(rows) if at == 2 => _ = stored.fetch_add(rows as i64, Ordering::Relaxed),
+                        Ok(_) => {}
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let found = |engine: &Engine| {
+        let tables = TABLES.iter().enumerate();
+        let rows = tables.map(|(at, (name, ..))| {
+            let rows = scanned(&engine.table(name).unwrap().view().unwrap());
+            by_key(at, &rows);
+            rows
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let rows = found(&engine);
+    assert_eq!(rows[2].len() as i64, stored.into_inner());
+    engine.close().unwrap();
+    assert_eq!(found(&open()), rows);
+}
+
 #[test]
 fn keys_of_deleted_rows_are_free_again() {
     for in_blocks in [true, false] {
