@@ -1,6 +1,6 @@
 //! Aggregates over ranges and buckets of the order key: from summaries where all rows below an entry of the index lie
-//! inside one bucket and none of them is deleted, from summaries of the rows that are left of blocks where they are known, from rows
-//! elsewhere. The same for every layout with an order key.
+//! inside one bucket and none of them is deleted, from summaries of the rows that are left of items and blocks where they are known, from
+//! rows elsewhere. The same for every layout with an order key.
 //!
 //! Invariants: counts, minima, maxima and integer sums equal those of the rows; float sums differ by less than 1e-12 of the
 //! sum of the magnitudes, because summaries carry their rounding error along. Results are merged in the order of the
@@ -8,7 +8,7 @@
 
 use crate::deleted_rows::{Block, step_into};
 use crate::error::invalid;
-use crate::left_rows::{AllLeftRows, BlockName, LeftRows};
+use crate::left_rows::{AllLeftRows, BlockName, LeftRows, MaskedItem};
 use crate::order::gallop;
 use crate::pool::Ticket;
 use crate::range::KeyRange;
@@ -18,15 +18,17 @@ use crate::scan::{Counter, ScanMetrics};
 use crate::summarise::{summarise, summary_kind};
 use crate::table::TableView;
 use arrow_array::RecordBatch;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use thalweg_kernel::index::{Entry, Place, Step};
+use thalweg_kernel::index::{Entry, ItemName, Place, Step};
 use thalweg_kernel::masks::BlockMask;
 use thalweg_kernel::summary::ColumnSummary;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Blocks that one job reads.
 const JOB_BLOCKS: usize = 8;
+/// Items whose rows are summed up apart: each may hold the entries of as many blocks as a job reads.
+const MAX_ITEMS: usize = 1_000;
 
 /// Which rows are aggregated, and how they are grouped.
 #[derive(Clone, Debug, Default)]
@@ -171,38 +173,35 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
     metrics.add(Counter::blocks_total, total);
     let KeyRange { first, last } = reader.keys();
     let mut walk = tree.walk(Some(first..=last), Arc::clone(reader.store()));
-    let mut jobs: VecDeque<Ticket<Result<Groups>>> = VecDeque::new();
-    let mut edges: Vec<Edge> = Vec::new();
     let mut reading = Reading {
         view,
         reader,
-        jobs: &mut jobs,
+        jobs: VecDeque::new(),
+        parts: VecDeque::new(),
         submitted: false,
     };
     let (mut answered, mut read) = (0, 0);
+    let mut parts = Parts::new(groups);
     while let Some(edge) = walk.next_at(|entry, place| {
-        // Its summaries count deleted rows as well.
-        if table.hides_below(entry, place.as_ref()) || !groups.add_entry(entry) {
+        if !parts.add_entry(view, entry, place) {
             return step_into(table, entry, place);
         }
         answered += entry.blocks;
         Step::Skip
     })? {
-        let edge = Edge::found(
-            view,
-            groups,
-            Block::found(table, edge, walk.place()),
-            walk.place(),
-        );
+        let place = walk.place();
+        let edge = Edge::found(view, groups, Block::found(table, edge, place), place);
         match edge.left {
             Some(_) => answered += 1,
             None => read += 1,
         }
+        let number = parts.number_at(place);
+        let edges = &mut parts.all[number].edges;
         edges.push(edge);
         if edges.len() == JOB_BLOCKS {
-            reading.start(std::mem::take(&mut edges), groups);
+            reading.start(std::mem::take(edges), number, groups);
             if reading.jobs.len() > 2 * engine.options().threads {
-                reading.settle(groups)?;
+                reading.settle(&mut parts)?;
             }
         }
     }
@@ -212,13 +211,108 @@ fn walk(view: &TableView, reader: &Arc<Reader>, groups: &mut Groups) -> Result<(
         Counter::blocks_pruned_by_time,
         total.saturating_sub(answered + read),
     );
-    if !edges.is_empty() {
-        reading.start(edges, groups);
+    for (number, part) in parts.all.iter_mut().enumerate() {
+        if !part.edges.is_empty() {
+            reading.start(std::mem::take(&mut part.edges), number, groups);
+        }
     }
     while !reading.jobs.is_empty() {
-        reading.settle(groups)?;
+        reading.settle(&mut parts)?;
     }
+    parts.add_to(groups, engine.left_rows());
     Ok(())
+}
+
+/// All rows of an aggregate: those of each item with deleted rows apart, for what is left of it is kept for later aggregates. In each
+/// part summaries and blocks are put together in their order, and so are the parts, whatever was known and read when: so that the
+/// result has the same bits.
+struct Parts {
+    /// The first one is of the rows that are in none of these items.
+    all: Vec<Part>,
+    /// Where the parts of items are that the walk has gone into. It goes from one to another and back where their keys overlap.
+    unknown: HashMap<ItemName, usize>,
+}
+
+struct Part {
+    /// The rows that are left of it are all in one group.
+    item: Option<MaskedItem>,
+    is_known: bool,
+    from_summaries: Groups,
+    from_blocks: Groups,
+    /// Blocks that no job reads yet.
+    edges: Vec<Edge>,
+}
+
+impl Part {
+    fn new(nothing: &Groups, item: Option<MaskedItem>) -> Self {
+        Self {
+            item,
+            is_known: false,
+            from_summaries: nothing.empty(),
+            from_blocks: nothing.empty(),
+            edges: Vec::new(),
+        }
+    }
+}
+
+impl Parts {
+    fn new(nothing: &Groups) -> Self {
+        Self {
+            all: vec![Part::new(nothing, None)],
+            unknown: HashMap::new(),
+        }
+    }
+
+    /// The number of the part that an entry belongs to.
+    fn number_at(&self, place: Option<Place>) -> usize {
+        let number = place.and_then(|place| self.unknown.get(&place.item));
+        number.copied().unwrap_or(0)
+    }
+
+    /// Adds all rows below an entry if they are known; returns whether they are.
+    fn add_entry(&mut self, view: &TableView, entry: &Entry, place: Option<Place>) -> bool {
+        let table = view.snapshot();
+        // Its summaries count deleted rows as well.
+        if !table.hides_below(entry, place.as_ref()) {
+            let number = self.number_at(place);
+            return self.all[number].from_summaries.add_entry(entry);
+        }
+        if self.all.len() > MAX_ITEMS {
+            return false;
+        }
+        let Some(item) = MaskedItem::found(table, entry, place) else {
+            return false;
+        };
+        let nothing = &self.all[0].from_summaries;
+        let Some(group) = nothing.group_of_all(entry) else {
+            return false;
+        };
+        let left = view.engine().left_rows();
+        let left = left.of_item(&item, &nothing.nothing);
+        let name = item.name();
+        let mut part = Part::new(nothing, Some(item));
+        part.is_known = left.is_some();
+        match left {
+            Some((rows, columns)) => part.from_summaries.add(group, rows, columns.into_iter()),
+            None => _ = self.unknown.insert(name, self.all.len()),
+        }
+        let is_known = part.is_known;
+        self.all.push(part);
+        is_known
+    }
+
+    fn add_to(self, groups: &mut Groups, left: &AllLeftRows) {
+        for mut part in self.all {
+            part.from_summaries.merge(part.from_blocks);
+            let found = part.from_summaries.found.values().next();
+            if let Some(item) = part.item.filter(|_| !part.is_known)
+                && let Some((rows, columns)) = found
+            {
+                left.keep_item(item, *rows, columns.clone());
+            }
+            groups.merge(part.from_summaries);
+        }
+    }
 }
 
 /// A block that the index does not answer for.
@@ -273,12 +367,14 @@ impl Edge {
 struct Reading<'a> {
     view: &'a TableView,
     reader: &'a Arc<Reader>,
-    jobs: &'a mut VecDeque<Ticket<Result<Groups>>>,
+    jobs: VecDeque<Ticket<Result<Groups>>>,
+    /// Of each job the number of the part that its blocks are of.
+    parts: VecDeque<usize>,
     submitted: bool,
 }
 
 impl Reading<'_> {
-    fn start(&mut self, edges: Vec<Edge>, groups: &Groups) {
+    fn start(&mut self, edges: Vec<Edge>, number: usize, groups: &Groups) {
         let mut part = groups.empty();
         let reader = Arc::clone(self.reader);
         let all = Arc::clone(self.view.engine().left_rows());
@@ -293,11 +389,13 @@ impl Reading<'_> {
             self.submitted = true;
         }
         self.jobs.push_back(ticket);
+        self.parts.push_back(number);
     }
 
-    fn settle(&mut self, groups: &mut Groups) -> Result<()> {
-        if let Some(ticket) = self.jobs.pop_front() {
-            groups.merge(ticket.wait_helping(&*self.jobs)?);
+    fn settle(&mut self, parts: &mut Parts) -> Result<()> {
+        if let Some((ticket, number)) = self.jobs.pop_front().zip(self.parts.pop_front()) {
+            let found = ticket.wait_helping(&self.jobs)?;
+            parts.all[number].from_blocks.merge(found);
         }
         Ok(())
     }

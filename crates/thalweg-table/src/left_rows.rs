@@ -1,7 +1,8 @@
 //! Summaries of the rows that masks leave of blocks, kept in memory: summaries of the index count deleted rows as well.
 //!
 //! Invariants: a summary is of the rows of one block that one mask leaves, computed from these rows, so that it is as exact as one
-//! of the index, whatever was deleted. It is found for this mask alone: one position more, and it is another one.
+//! of the index, whatever was deleted. It is found for this mask alone: one position more, and it is another one. Those of the blocks of
+//! an item together are found for the very list of its masks, which is kept with them: another list is never at its address.
 //!
 //! Rejected: to take sums of what is deleted away from sums of all. A deleted outlier leaves nothing of the digits of a sum of
 //! floats, and no minimum or maximum comes from a difference.
@@ -9,15 +10,17 @@
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use thalweg_kernel::TableId;
-use thalweg_kernel::index::{ItemName, Place};
-use thalweg_kernel::masks::Positions;
+use thalweg_kernel::index::{Entry, ItemName, Place};
+use thalweg_kernel::masks::{MaskList, Positions};
 use thalweg_kernel::summary::ColumnSummary;
+use thalweg_kernel::{TableId, TableSnapshot};
 
 /// Memory for all summaries of a database: those of some 30,000 blocks with a mask and six columns.
 const CACHE_BYTES: u64 = 32 << 20;
 /// Bytes of a kept block beside its columns and its mask.
 const BLOCK_BYTES: usize = 160;
+/// Items of which the blocks are summed up, at most.
+const ITEMS: usize = 4_096;
 
 /// A block of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,13 +48,54 @@ pub(crate) struct LeftRows {
 impl LeftRows {
     /// The summaries of these columns, if all are known.
     pub(crate) fn columns(&self, wanted: &[ColumnSummary]) -> Option<Vec<ColumnSummary>> {
-        let known = |wanted: &ColumnSummary| {
-            let is_it =
-                |of: &&ColumnSummary| of.column_id == wanted.column_id && of.kind == wanted.kind;
-            self.columns.iter().find(is_it).copied()
-        };
-        wanted.iter().map(known).collect()
+        columns_of(&self.columns, wanted)
     }
+}
+
+fn columns_of(known: &[ColumnSummary], wanted: &[ColumnSummary]) -> Option<Vec<ColumnSummary>> {
+    let find = |wanted: &ColumnSummary| {
+        let is_it =
+            |of: &&ColumnSummary| of.column_id == wanted.column_id && of.kind == wanted.kind;
+        known.iter().find(is_it).copied()
+    };
+    wanted.iter().map(find).collect()
+}
+
+/// An item of several blocks with its masks.
+pub(crate) struct MaskedItem {
+    table: TableId,
+    name: ItemName,
+    masks: Arc<MaskList>,
+}
+
+impl MaskedItem {
+    /// The item that a walk has found; `None`: it is something else, or has no masks.
+    pub(crate) fn found(
+        table: &TableSnapshot,
+        entry: &Entry,
+        place: Option<Place>,
+    ) -> Option<Self> {
+        let name = place?.item;
+        if entry.is_block() || name != ItemName::of(entry) {
+            return None;
+        }
+        Some(Self {
+            table: table.id,
+            name,
+            masks: Arc::clone(table.masks()?.shared_of_item(&name)?),
+        })
+    }
+
+    pub(crate) fn name(&self) -> ItemName {
+        self.name
+    }
+}
+
+/// The rows that masks leave of an item, as summaries.
+struct LeftOfItem {
+    masks: Arc<MaskList>,
+    rows: u64,
+    columns: Vec<ColumnSummary>,
 }
 
 #[derive(Clone)]
@@ -65,18 +109,24 @@ impl Weighter<BlockName, Arc<LeftRows>> for Weigh {
 }
 
 /// The summaries of a database.
-pub(crate) struct AllLeftRows(Cache<BlockName, Arc<LeftRows>, Weigh>);
+pub(crate) struct AllLeftRows {
+    blocks: Cache<BlockName, Arc<LeftRows>, Weigh>,
+    items: Cache<(TableId, ItemName), Arc<LeftOfItem>>,
+}
 
 impl Default for AllLeftRows {
     fn default() -> Self {
-        Self(Cache::with_weighter(1_000, CACHE_BYTES, Weigh))
+        Self {
+            blocks: Cache::with_weighter(1_000, CACHE_BYTES, Weigh),
+            items: Cache::new(ITEMS),
+        }
     }
 }
 
 impl AllLeftRows {
     /// The summaries of the rows that this mask leaves of a block, if they are known.
     pub(crate) fn get(&self, block: &BlockName, hidden: &Positions) -> Option<Arc<LeftRows>> {
-        self.0.get(block).filter(|left| left.hidden == *hidden)
+        self.blocks.get(block).filter(|left| left.hidden == *hidden)
     }
 
     /// Keeps summaries of the rows that a mask leaves of a block, beside those of other columns that are known.
@@ -96,6 +146,29 @@ impl AllLeftRows {
             rows,
             columns: [columns, others].concat(),
         };
-        self.0.insert(block, Arc::new(left));
+        self.blocks.insert(block, Arc::new(left));
+    }
+
+    /// How many rows are left of an item, and the summaries of these columns of them, if they are known.
+    pub(crate) fn of_item(
+        &self,
+        item: &MaskedItem,
+        wanted: &[ColumnSummary],
+    ) -> Option<(u64, Vec<ColumnSummary>)> {
+        let left = self.items.get(&(item.table, item.name))?;
+        if !Arc::ptr_eq(&left.masks, &item.masks) {
+            return None;
+        }
+        Some((left.rows, columns_of(&left.columns, wanted)?))
+    }
+
+    /// Keeps summaries of the rows that are left of an item.
+    pub(crate) fn keep_item(&self, item: MaskedItem, rows: u64, columns: Vec<ColumnSummary>) {
+        let left = LeftOfItem {
+            masks: item.masks,
+            rows,
+            columns,
+        };
+        self.items.insert((item.table, item.name), Arc::new(left));
     }
 }

@@ -86,6 +86,12 @@ impl TableMasks {
         self.items.get(name).map(|list| &**list)
     }
 
+    /// The masks of an item, which states of the table share until one of them changes.
+    #[must_use]
+    pub fn shared_of_item(&self, name: &ItemName) -> Option<&Arc<MaskList>> {
+        self.items.get(name)
+    }
+
     /// The masked items with keys from one up to, and without, another one.
     pub fn items(&self, keys: Range<EntryKey>) -> impl Iterator<Item = (&ItemName, &MaskList)> {
         let first = |key| ItemName::first_with(key);
