@@ -360,3 +360,50 @@ fn a_durable_deletion_that_finds_nothing_makes_those_before_it_durable() {
     let view = engine.table("t").unwrap().view().unwrap();
     assert_eq!(view.row_count(), 5);
 }
+
+/// The oldest rows make room for new ones, again and again.
+#[test]
+fn ranges_are_deleted_on_a_full_disk_and_free_space() {
+    let sim = SimEnv::new(3);
+    let engine = Engine::open(sim.env(), Path::new("/db"), EngineOptions::default()).unwrap();
+    let schema = Schema::new(vec![Field::new("ts", DataType::Int64, false)]);
+    let table = engine
+        .create_table("t", &schema, &CreateOptions::stream("ts"))
+        .unwrap();
+    sim.set_quota(Some(sim.used_bytes() + (12 << 20)));
+    let (mut next, mut first) = (0, 0);
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..12 {
+        let (began, mut attempts) = (next, 0);
+        let refused = loop {
+            // Times that hardly get shorter.
+            let times = (next..next + 20_000).map(|row| row << 20 | random.i64(0..1 << 20));
+            let times = Arc::new(Int64Array::from_iter_values(times)) as ArrayRef;
+            let batch = RecordBatch::try_from_iter([("ts", times)]).unwrap();
+            match table.append([Ok(batch)], None) {
+                Ok(rows) => next += rows as i64,
+                // Files are removed in the background.
+                Err(_) if next == began && attempts < 1_000 => {
+                    attempts += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::DiskFull, "{refused}");
+        assert!(next > began, "round {round}: no space was freed");
+        let until = next - (next - first) / 10;
+        let keys = KeyRange {
+            first: i64::MIN,
+            last: (until << 20) - 1,
+        };
+        let deleted = table.delete_range(keys, Some(Durability::Disk)).unwrap();
+        assert_eq!(deleted, (until - first) as u64, "round {round}");
+        first = until;
+        assert_eq!(table.view().unwrap().row_count(), (next - first) as u64);
+    }
+    engine.close().unwrap();
+    let engine = Engine::open(sim.env(), Path::new("/db"), EngineOptions::default()).unwrap();
+    let view = engine.table("t").unwrap().view().unwrap();
+    assert_eq!(view.row_count(), (next - first) as u64);
+}
