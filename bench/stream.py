@@ -5,7 +5,6 @@ is the ratio. Answers of all systems are compared before anything is timed. Quer
 """
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -18,35 +17,11 @@ import pyarrow as pa
 
 sys.path.insert(0, os.path.dirname(__file__))
 from data import stream  # noqa: E402
+from results import at_least, emit, finish, judge, median  # noqa: E402
 from systems import DuckDB, Parquet, RawFile, RocksDB, SQLite, Thalweg  # noqa: E402
 
-RESULTS = []
 # Longer than a job waits before it begins.
 LONG_SECONDS = 8
-
-
-def emit(metric, system, values, unit, note=""):
-    values = sorted(values)
-    result = dict(metric=metric, system=system, median=statistics.median(values), low=values[0], high=values[-1], unit=unit, note=note)
-    RESULTS.append(result)
-    print(json.dumps(result), flush=True)
-
-
-def judge(metric, bar, holds, text):
-    result = dict(metric=metric, bar=bar, holds=bool(holds), measured=text)
-    RESULTS.append(result)
-    print(("  ok   " if holds else "  MISS ") + f"{metric}: {text} (bar {bar})", flush=True)
-
-
-def median(metric, system):
-    return next(r["median"] for r in RESULTS if r["metric"] == metric and r.get("system") == system and "median" in r)
-
-
-def at_least(metric, system, factor, smaller_is_better=False):
-    """Judges Thalweg's figure against a peer's in the same run."""
-    ours, theirs = median(metric, "thalweg"), median(metric, system)
-    ratio = theirs / ours if smaller_is_better else ours / theirs
-    judge(metric, f"{factor}x {system}", ratio >= factor, f"{ratio:.2f}x")
 
 
 def append_rate(table, kinds, batch_rows, level, seconds, rounds):
@@ -360,10 +335,7 @@ def main():
         late(table)
     if "recovery" in parts:
         recovery()
-    with open(os.path.join(ARGS.folder, "stream.jsonl"), "w") as out:
-        out.writelines(json.dumps(r) + "\n" for r in RESULTS)
-    missed = [r["metric"] for r in RESULTS if r.get("holds") is False]
-    print(f"{sum('holds' in r for r in RESULTS) - len(missed)} bars held, {len(missed)} missed: {', '.join(missed)}")
+    finish(os.path.join(ARGS.folder, "stream.jsonl"))
 
 
 if __name__ == "__main__":
