@@ -9,8 +9,8 @@ use thalweg_kernel::Commit;
 use thalweg_kernel::index::{Entry, ItemName, Step};
 use thalweg_kernel::masks::{BlockMask, ItemMask, MaskEdit, MaskList, PartMask, Positions};
 use thalweg_table::{
-    Durability, KeyRange, PickedRows, PlacedRows, RowAddress, RowPlace, RowsToDelete, ScanRequest,
-    TableView, decode_block, decode_rows,
+    Durability, KeyRange, PickedRows, PlacedRows, Result, RowAddress, RowPlace, RowsToDelete,
+    ScanRequest, TableView, decode_block, decode_rows,
 };
 
 /// A mask edit, with the places of the rows that it deletes and of all others.
@@ -158,18 +158,22 @@ pub(crate) fn delete(view: &TableView, victims: &BTreeSet<u64>, whole: bool) {
 }
 
 /// The rows with keys of a range and these numbers, picked from all rows with their places.
-pub(crate) fn picked(view: &TableView, keys: KeyRange, victims: &BTreeSet<u64>) -> RowsToDelete {
+pub(crate) fn picked(
+    view: &TableView,
+    keys: KeyRange,
+    victims: &BTreeSet<u64>,
+) -> Result<RowsToDelete> {
     let request = ScanRequest {
         projection: Some(vec![1]),
         keys,
         ..ScanRequest::default()
     };
-    let rows = Arc::new(PlacedRows::new(view, &request).unwrap());
-    let reader = rows.reader().unwrap();
+    let rows = Arc::new(PlacedRows::new(view, &request)?);
+    let reader = rows.reader()?;
     let mut picked = PickedRows::default();
     let mut seen = 0;
     for piece in 0..rows.pieces() {
-        for (batch, places) in reader.read(piece).unwrap() {
+        for (batch, places) in reader.read(piece)? {
             assert_eq!(batch.num_rows(), places.len());
             let numbers = batch.column(0).as_primitive::<UInt64Type>();
             for (number, place) in numbers.values().iter().zip(places.values()) {
@@ -183,7 +187,7 @@ pub(crate) fn picked(view: &TableView, keys: KeyRange, victims: &BTreeSet<u64>) 
     }
     assert!(seen <= view.row_count(), "deleted rows have places");
     drop(reader);
-    RowsToDelete::Picked(rows, picked)
+    Ok(RowsToDelete::Picked(rows, picked))
 }
 
 /// Rows are found by their addresses, and deleted ones are not.

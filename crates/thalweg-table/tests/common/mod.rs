@@ -6,6 +6,7 @@
 )]
 
 mod deletes;
+mod edits;
 #[path = "../layouts/mod.rs"]
 mod layouts;
 pub(crate) mod operations;
@@ -27,9 +28,9 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::SimEnv;
 use thalweg_table::{
-    AddedKeys, AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, Durability,
-    Engine, EngineOptions, Error, KeyRange, Maintained, ScanRequest, ScanTask, Table, TableView,
-    Value, ValueRange,
+    AddedKeys, AggregateRequest, AppendLimits, Bucket, ColumnRange, ColumnSummary, CreateOptions,
+    Durability, Engine, EngineOptions, Error, KeyRange, Maintained, ScanRequest, ScanTask, Table,
+    TableView, Value, ValueRange,
 };
 
 /// Sequences of all tests together.
@@ -47,6 +48,8 @@ pub(crate) struct Row {
     pub(crate) value: Option<f64>,
     pub(crate) text: Option<String>,
     pub(crate) flag: bool,
+    /// Its value in a column that came later, if there is one.
+    pub(crate) extra: Option<i64>,
 }
 
 /// How the times of new rows relate to those of old ones.
@@ -64,6 +67,10 @@ pub(crate) enum Times {
 pub(crate) struct Model {
     pub(crate) rows: Vec<Row>,
     order: Order,
+    /// The name and the default of a column that came later, if there is one.
+    added: Option<(&'static str, i64)>,
+    /// The number of the last append that had one.
+    sequence: u64,
 }
 
 impl Model {
@@ -71,6 +78,8 @@ impl Model {
         Self {
             rows: Vec::new(),
             order,
+            added: None,
+            sequence: 0,
         }
     }
 
@@ -160,12 +169,16 @@ fn try_open(sim: &SimEnv) -> Result<Engine, Error> {
 
 impl Trial {
     pub(crate) fn new(model: Model, seed: u64, split: Option<&str>) -> Self {
+        let options: Vec<_> = split.map(|split| ("split", split)).into_iter().collect();
+        Self::with_options(model, seed, &options)
+    }
+
+    fn with_options(model: Model, seed: u64, more: &[(&str, &str)]) -> Self {
         let sim = SimEnv::new(seed);
         let engine = open(&sim);
-        let mut options = model.order.options("TS", "TEXT").with("block_rows", 64);
-        if let Some(split) = split {
-            options = options.with("split", split);
-        }
+        let options = model.order.options("TS", "TEXT").with("block_rows", 64);
+        let with = |options: CreateOptions, (name, value): &(&str, &str)| options.with(name, value);
+        let options = more.iter().fold(options, with);
         let table = engine.create_table("Events", &schema(), &options).unwrap();
         Self {
             sim,
@@ -222,6 +235,7 @@ impl Trial {
             value,
             text,
             flag: self.random(2) == 0,
+            extra: self.model.added.map(|(_, default)| default),
         }
     }
 
@@ -381,7 +395,7 @@ impl Trial {
             Operation::DeletePicked { from, to, one_in } => {
                 let (keys, victims) = self.victims(*from, *to, *one_in);
                 let table = &self.table;
-                let mut pick = || Ok(deletes::picked(&table.view()?, keys, &victims));
+                let mut pick = || deletes::picked(&table.view()?, keys, &victims);
                 let deleted = table.delete_picked(Some(Durability::Process), &mut pick);
                 assert_eq!(deleted.unwrap(), victims.len() as u64);
                 self.model.rows.retain(|row| !victims.contains(&row.number));
@@ -402,7 +416,7 @@ impl Trial {
                         let half = others.num_rows() / 2;
                         stored.push(&others.slice(0, half))?;
                         stored.push(&others.slice(half, others.num_rows() - half))?;
-                        Ok(deletes::picked(&table.view()?, keys, &victims))
+                        deletes::picked(&table.view()?, keys, &victims)
                     });
                 assert_eq!(edited.unwrap(), victims.len() as u64);
                 self.model.rows.retain(|row| !victims.contains(&row.number));
