@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -109,38 +110,133 @@ def test_threads_store_each_key_once(tmp_path):
         assert db.sql("SELECT count(DISTINCT id) FROM t").fetchone() == (3_000,)
 
 
+STATEMENTS = textwrap.dedent(
+    """
+    import random
+
+    IDS = 40_000
+
+    def statements(seed):
+        # The same ones each time: name and parameters.
+        rng = random.Random(seed)
+        while True:
+            count = rng.choice([1, 5, 200, 10_000])
+            ids = list(dict.fromkeys(rng.randrange(IDS) for _ in range(count)))
+            rows = {"ts": [id * 3 + rng.randrange(3) for id in ids], "id": ids, "v": ids, "seed": [seed] * len(ids)}
+            first, step = rng.randrange(IDS), rng.choice([7, 97, 1_009])
+            kind = rng.choice(["append", "append", "resend", "upsert", "replace", "values", "keys", "times", "range", "some", "transaction"])
+            yield kind, rows, first, step
+    """
+)
+
+
+def after(table, statement):
+    """The rows by their ids after a statement; the same rows where it is refused."""
+    kind, rows, first, step = statement
+    new = {id: (ts, v, seed) for ts, id, v, seed in zip(*rows.values())}
+    some = [id for id in table if id % step == first % step]
+    near = [id for id in table if first <= id <= first + 300]
+    result = dict(table)
+    if kind in ("append", "resend", "replace"):
+        result.update(new)
+    elif kind == "upsert":
+        for id, (ts, v, seed) in new.items():
+            old = table.get(id)
+            result[id] = (old[0], old[1] + v, seed) if old else (ts, v, seed)
+    elif kind == "values":
+        result.update((id, (table[id][0], table[id][1] + 1, table[id][2])) for id in some)
+    elif kind == "times":
+        result.update((id, (table[id][0] + 1_000, *table[id][1:])) for id in some)
+    elif kind == "keys":
+        if any(id + 40_000 in table and id + 40_000 not in near for id in near):
+            return table
+        for id in near:
+            del result[id]
+        result.update((id + 40_000, table[id]) for id in near)
+    elif kind == "range":
+        for id in near:
+            del result[id]
+    elif kind == "some":
+        for id in some:
+            del result[id]
+    else:
+        for id in near:
+            del result[id]
+        result.update(new)
+        result.update((id, (ts, v - 1, seed)) for id, (ts, v, seed) in list(result.items()) if id % step == first % step)
+    return result
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_kills_lose_and_double_nothing(tmp_path):
-    program = textwrap.dedent(
+def test_kills_lose_double_and_bring_back_nothing(tmp_path):
+    program = STATEMENTS + textwrap.dedent(
         """
-        import random, sys, thalweg
+        import sys, pyarrow, thalweg
         path, seed = sys.argv[1], int(sys.argv[2])
-        random.seed(seed)
         db = thalweg.connect(path)
         t = db.table("t")
-        while True:
-            n = random.choice([1, 5, 200, 20_000])
-            ids = [random.randrange(40_000) for _ in range(n)]
-            ids = list(dict.fromkeys(ids))
-            t.append({"ts": ids, "id": ids, "seed": [seed] * len(ids), "n": [n] * len(ids)})
-            if random.random() < 0.2:
-                first = random.randrange(40_000)
-                db.sql("DELETE FROM t WHERE id BETWEEN ? AND ?", [first, first + 50])
-            print(n, flush=True)
+        for number, (kind, rows, first, step) in enumerate(statements(seed)):
+            new = pyarrow.table(rows)
+            near = [first, first + 300]
+            some = [step, first % step]
+            if kind == "append":
+                t.append(rows)
+            elif kind == "resend":
+                for _ in range(2):
+                    t.append(rows, producer=f"gateway {seed}", sequence=number)
+            elif kind == "upsert":
+                db.sql("INSERT INTO t SELECT * FROM new ON CONFLICT (id) DO UPDATE SET v = t.v + excluded.v, seed = excluded.seed")
+            elif kind == "replace":
+                db.sql("INSERT OR REPLACE INTO t SELECT * FROM new")
+            elif kind == "values":
+                db.sql("UPDATE t SET v = v + 1 WHERE id % ? = ?", some)
+            elif kind == "times":
+                db.sql("UPDATE t SET ts = ts + 1000 WHERE id % ? = ?", some)
+            elif kind == "keys":
+                try:
+                    db.sql("UPDATE t SET id = id + 40000 WHERE id BETWEEN ? AND ?", near)
+                except thalweg.AlreadyExistsError:
+                    pass
+            elif kind == "range":
+                db.sql("DELETE FROM t WHERE id BETWEEN ? AND ?", near)
+            elif kind == "some":
+                db.sql("DELETE FROM t WHERE id % ? = ?", some)
+            else:
+                with db.transaction() as tx:
+                    tx.sql("DELETE FROM t WHERE id BETWEEN ? AND ?", near)
+                    tx.append("t", rows)
+                    tx.sql("UPDATE t SET v = v - 1 WHERE id % ? = ?", some)
+            print(kind, flush=True)
         """
     )
     path = tmp_path / "db"
     with thalweg.connect(path) as db:
-        columns = {"ts": "bigint", "id": int, "seed": int, "n": int}
+        columns = {"ts": "bigint", "id": "bigint", "v": "bigint", "seed": "bigint"}
         db.create_table("t", columns, time="ts", unique=["id"], on_duplicate="last")
-    for seed in range(int(os.environ.get("THALWEG_KILLS", 4))):
+    scope = {}
+    exec(STATEMENTS, scope)
+    table = {}
+    whole = 0
+    kills = int(os.environ.get("THALWEG_KILLS", 4))
+    for seed in range(kills):
         process = subprocess.Popen([sys.executable, "-c", program, str(path), str(seed)], stdout=subprocess.PIPE, text=True)
-        for _ in range(5 + seed % 7):
-            assert process.stdout.readline()
+        kinds = [process.stdout.readline() for _ in range(3 + seed % 9)]
+        time.sleep(seed % 5 / 100)
         process.send_signal(signal.SIGKILL)
+        kinds += process.stdout.readlines()
         process.wait()
         process.stdout.close()
+        statements = scope["statements"](seed)
+        for kind in kinds:
+            statement = next(statements)
+            assert kind.strip() == statement[0]
+            table = after(table, statement)
+        in_flight = after(table, next(statements))
         with thalweg.connect(path) as db:
-            total, distinct, newest = db.sql("SELECT count(*), count(DISTINCT id), max(seed) FROM t").fetchone()
-            assert total == distinct > 0
-            assert newest == seed
+            found = db.sql("SELECT id, ts, v, seed FROM t").fetchall()
+        rows = {id: tuple(row) for id, *row in found}
+        assert len(rows) == len(found) > 0
+        assert rows in (table, in_flight), f"seed {seed}: {len(rows)} rows, of {len(table)} or {len(in_flight)}"
+        whole += rows == in_flight != table
+        table = rows
+    print(f"{kills} kills, {whole} of the statements in flight were stored")
