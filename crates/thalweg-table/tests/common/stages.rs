@@ -285,7 +285,7 @@ pub(crate) fn crash(kind: Kind, seed: u64, steps: usize) -> Counts {
             let Some(state) = trial.sim.state_at(call) else {
                 continue;
             };
-            for choice in state.crash_choices(3, 3, seed ^ call) {
+            for choice in state.crash_choices(4, 4, seed ^ call) {
                 let image = state.crash_image(&choice);
                 if !seen.insert((image.content_hash(), models.len())) {
                     continue;
@@ -295,10 +295,10 @@ pub(crate) fn crash(kind: Kind, seed: u64, steps: usize) -> Counts {
                     || format!("{kind:?}, seed {seed}, call {call}, {choice:?} of {script:?}");
                 let engine = open(&image);
                 let model = check(&engine, models, &told);
-                if counts.images.is_multiple_of(4) {
+                if counts.images.is_multiple_of(16) {
                     check_ways(&engine, &model.0);
                 }
-                if counts.images.is_multiple_of(48) {
+                if counts.images.is_multiple_of(64) {
                     counts.deep += 1;
                     go_on(kind, image, engine, model, seed ^ call);
                 }
