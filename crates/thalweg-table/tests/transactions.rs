@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
 use thalweg_table::{
-    AddedKeys, AggregateRequest, AppendLimits, CreateOptions, Durability, Engine, EngineOptions,
-    ErrorKind, KeyRange, MaintenanceMode, PickedRows, PlacedRows, RowsToDelete, ScanRequest, Table,
-    TableView, Transaction, Value,
+    AddedKeys, AggregateRequest, Alteration, AppendLimits, CreateOptions, Durability, Engine,
+    EngineOptions, ErrorKind, KeyRange, MaintenanceMode, PickedRows, PlacedRows, RowsToDelete,
+    ScanRequest, Table, TableView, Transaction, Value,
 };
 
 const PROCESS: Option<Durability> = Some(Durability::Process);
@@ -394,20 +394,11 @@ fn history(seed: u64) -> [u32; 2] {
 
 #[test]
 fn transactions_do_what_the_model_says() {
-    let seed = std::env::var("THALWEG_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    if let Some(seed) = seed {
-        history(seed);
-        return;
-    }
-    let histories = std::env::var("THALWEG_SEQUENCES")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let histories = histories.unwrap_or(300);
+    let of_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = of_env("THALWEG_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut outcomes = [0; 2];
-    for _ in 0..histories {
-        let seed = fastrand::u64(..);
+    for number in 0..of_env("THALWEG_SEQUENCES").unwrap_or(300) {
+        let seed = first.wrapping_add(number);
         let done = std::panic::catch_unwind(|| history(seed));
         let done = done.unwrap_or_else(|_| panic!("seed {seed}"));
         outcomes[0] += done[0];
@@ -551,6 +542,53 @@ fn statements_of_one_transaction_at_the_same_time_lose_nothing() {
     check(&inside.view().unwrap(), &wanted);
     transaction.commit(PROCESS).unwrap();
     check(&engine.table("a").unwrap().view().unwrap(), &wanted);
+}
+
+#[test]
+fn a_definition_that_changes_meanwhile_makes_a_transaction_fail() {
+    let engine = engine();
+    let table = engine.table("a").unwrap();
+    let transaction = engine.transaction().unwrap();
+    let inside = transaction.table("a").unwrap();
+    let row = [Value::Int(1), Value::Int(1), Value::Int(1)];
+    inside.put(&row, None).unwrap();
+    let rename = Alteration::RenameColumn {
+        name: "value".to_owned(),
+        to: "worth".to_owned(),
+    };
+    table.alter(&[rename]).unwrap();
+    let error = transaction.commit(PROCESS).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Query);
+    let told = "its columns or options were changed since the transaction began";
+    assert!(error.message().contains(told), "{error}");
+    assert_eq!(table.view().unwrap().row_count(), 0);
+}
+
+/// Of rows with one time those that came first are first, whether a statement puts its rows in files or not.
+#[test]
+fn rows_of_a_transaction_stay_in_the_order_in_which_they_came() {
+    let engine = engine();
+    let transaction = engine.transaction().unwrap();
+    let inside = transaction.table("a").unwrap();
+    let mut next = 0;
+    for many in [3, 400, 2, 1, 300, 5] {
+        let rows = (next..next + many).map(|number| (number, (7, number)));
+        inside.append([Ok(batch(&rows.collect()))], None).unwrap();
+        next += many;
+    }
+    let numbers = |table: &Table| -> Vec<i64> {
+        let scan = table.view().unwrap().scan(&ScanRequest::default()).unwrap();
+        let of_batch = |batch: thalweg_table::Result<RecordBatch>| {
+            let batch = batch.unwrap();
+            let numbers = batch.column(1).as_primitive::<Int64Type>();
+            numbers.values().to_vec()
+        };
+        scan.flat_map(of_batch).collect()
+    };
+    assert!(numbers(&inside).into_iter().eq(0..next));
+    transaction.commit(PROCESS).unwrap();
+    let table = engine.table("a").unwrap();
+    assert!(numbers(&table).into_iter().eq(0..next));
 }
 
 /// Changes both tables by one transaction: some rows go, others are changed, some come raw and many in files.

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+use thalweg_env::Env;
 use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
 use thalweg_table::{
     AddedKeys, AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, KeyRange,
@@ -444,13 +446,10 @@ fn history(seed: u64) -> [u32; 2] {
 #[test]
 fn keys_are_unique_whatever_happens() {
     let of_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    if let Some(seed) = of_env("THALWEG_SEED") {
-        history(seed);
-        return;
-    }
+    let first = of_env("THALWEG_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut outcomes = [0; 2];
-    for _ in 0..of_env("THALWEG_SEQUENCES").unwrap_or(300) {
-        let seed = fastrand::u64(..);
+    for number in 0..of_env("THALWEG_SEQUENCES").unwrap_or(300) {
+        let seed = first.wrapping_add(number);
         let done = std::panic::catch_unwind(|| history(seed));
         let done = done.unwrap_or_else(|_| panic!("seed {seed}"));
         outcomes[0] += done[0];
@@ -588,6 +587,33 @@ fn durable_appends_of_many_threads_store_each_key_once() {
     assert_eq!(rows[2].len() as i64, stored.into_inner());
     engine.close().unwrap();
     assert_eq!(found(&open()), rows);
+}
+
+#[test]
+fn others_wait_while_an_append_of_several_parts_is_under_way() {
+    let engine = Engine::in_memory(options()).unwrap();
+    create(&engine);
+    let table = &engine.table("plain").unwrap();
+    let row = |n: i64| (n, (n, Some("a".to_owned())));
+    let rows: Vec<_> = (0..1_200).map(row).collect();
+    std::thread::scope(|scope| {
+        let mut other = None;
+        let batches = rows.chunks(100).enumerate().map(|(at, rows)| {
+            if at == 10 {
+                // The first rows are in a draft by now, and nowhere else.
+                let same = [(2_000, (0, Some("a".to_owned())))];
+                let append = scope.spawn(move || table.append([Ok(batch(&same))], PROCESS));
+                Env::os().clock().sleep(Duration::from_millis(50));
+                assert!(!append.is_finished());
+                other = Some(append);
+            }
+            Ok(batch(rows))
+        });
+        assert_eq!(table.append(batches, PROCESS).unwrap(), 1_200);
+        let refused = other.unwrap().join().unwrap().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    });
+    by_key(2, &scanned(&table.view().unwrap()));
 }
 
 #[test]
