@@ -9,9 +9,12 @@ use crate::table::{StatementTables, StoredTable};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, internal_err};
-use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::logical_expr::{
+    Expr, TableProviderFilterPushDown, TableScan, TableScanBuilder, TableType,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 use thalweg_table::PlacedRows;
@@ -36,6 +39,21 @@ impl PlacedTable {
     /// Whether a scan reads rows with their places.
     pub(crate) fn is_in(scan: &TableScan) -> bool {
         source_as_provider(&scan.source).is_ok_and(|provider| provider.is::<Self>())
+    }
+
+    /// A scan of the same rows without their places, which may be read again; others as they are.
+    pub(crate) fn without_places(scan: TableScan) -> Result<Transformed<TableScan>> {
+        let provider = source_as_provider(&scan.source)?;
+        let Some(placed) = provider.downcast_ref::<Self>() else {
+            return Ok(Transformed::no(scan));
+        };
+        let stored = provider_as_source(Arc::new(placed.stored.clone()));
+        let scan = TableScanBuilder::new(scan.table_name, stored)
+            .with_projection(scan.projection)
+            .with_filters(scan.filters)
+            .with_fetch(scan.fetch)
+            .build()?;
+        Ok(Transformed::yes(scan))
     }
 
     pub(crate) fn new(stored: StoredTable) -> Self {

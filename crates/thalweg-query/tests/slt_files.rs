@@ -291,6 +291,7 @@ files!(
     unique,
     update,
     using,
+    values_outside,
     views,
     window_keys,
     windows,

@@ -36,6 +36,7 @@ pub(crate) mod time_orders;
 pub(crate) mod time_texts;
 pub(crate) mod time_unit;
 mod unsigned_frames;
+mod values_outside;
 pub(crate) mod window_keys;
 mod zoned_times;
 
@@ -74,6 +75,7 @@ fn rewrite_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         })?
         .transform_data(lengths::in_subqueries)?
         .transform_data(in_subqueries::three_valued)?
+        .transform_data(values_outside::joined_below)?
         .transform_data(time_orders::by_time)?
         .transform_data(|plan| {
             drawn_pairs::of_rows_that_meet(plan, |join| rewrite_own(join).map(|done| done.data))
