@@ -1,5 +1,5 @@
-//! Forms of other databases that the parser does not take: `FILTER (x > 1)`, `AS MATERIALIZED (...)`, `INTERVAL 3 QUARTERS` and
-//! `INTERVAL (1) DAY`.
+//! Forms of other databases that the parser does not take: `FILTER (x > 1)`, `AS MATERIALIZED (...)`, `INTERVAL 3 QUARTERS`,
+//! `INTERVAL (1) DAY` and `x IN ()`.
 //!
 //! Invariant: the tokens mean the same before and after.
 
@@ -8,7 +8,9 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Puts tokens into forms that the parser takes.
 pub(crate) fn as_parsed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    without_brackets(with_one_unit(without_hints(with_filters(tokens))))
+    with_queries_for_empty_lists(without_brackets(with_one_unit(without_hints(
+        with_filters(tokens),
+    ))))
 }
 
 /// Whether a token is a keyword.
@@ -150,6 +152,34 @@ fn without_brackets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     without(tokens, brackets)
+}
+
+/// `x IN ()`, which programs write from an empty list, as `x IN (SELECT NULL WHERE false)`.
+fn with_queries_for_empty_lists(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !has(&tokens, Keyword::IN) {
+        return tokens;
+    }
+    let places = places_of_words(&tokens);
+    let ends = places.windows(3).filter_map(|three| {
+        let [word, open, close] = *three else {
+            return None;
+        };
+        let is_empty = is_keyword(&tokens[word], Keyword::IN)
+            && tokens[open].token == Token::LParen
+            && tokens[close].token == Token::RParen;
+        is_empty.then_some(close)
+    });
+    let ends: Vec<usize> = ends.collect();
+    for end in ends.into_iter().rev() {
+        let span = tokens[end].span;
+        let words = ["SELECT", "NULL", "WHERE", "FALSE"];
+        let query = words.map(|word| TokenWithSpan {
+            token: Token::make_keyword(word),
+            span,
+        });
+        tokens.splice(end..end, query);
+    }
+    tokens
 }
 
 /// The tokens but those at these places, which ascend.
