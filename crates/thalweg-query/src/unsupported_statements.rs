@@ -39,6 +39,16 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         &["PRAGMA"],
         "PRAGMA is not offered: DESCRIBE t shows the columns of a table, SHOW TABLES the tables, SELECT * FROM thalweg_tables facts about them",
     ),
+    (&["CREATE", "TRIGGER"], TRIGGERS),
+    (&["CREATE", "OR", "REPLACE", "TRIGGER"], TRIGGERS),
+    (&["CREATE", "TEMP", "TRIGGER"], TRIGGERS),
+    (&["CREATE", "TEMPORARY", "TRIGGER"], TRIGGERS),
+    (&["DROP", "TRIGGER"], TRIGGERS),
+    (&["DROP", "INDEX"], INDEXES),
+    (
+        &["REINDEX"],
+        "REINDEX is not needed: there are no indexes, and the summaries that queries are planned by are always there",
+    ),
     (&["DETACH"], "DETACH is not offered: close the connection"),
     (
         &["EXPORT", "DATABASE"],
@@ -94,6 +104,10 @@ const BEGINNINGS: &[(&[&str], &str)] = &[
         "SHOW DATABASES is not offered: a connection has one database",
     ),
 ];
+
+const TRIGGERS: &str = "triggers are not offered: run what a trigger would run in one transaction with the change, between BEGIN and COMMIT";
+
+const INDEXES: &str = "DROP INDEX is not offered: there are no indexes; the unique key of a table belongs to its definition, and stays";
 
 const PREPARED: &str = "PREPARE, EXECUTE and DEALLOCATE are not offered in SQL: db.prepare(\"SELECT * FROM t WHERE v > ?\") makes a statement whose \
      execute takes values";
