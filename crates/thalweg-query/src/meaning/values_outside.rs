@@ -14,7 +14,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, when,
+    BinaryExpr, Distinct, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, when,
 };
 use std::sync::Arc;
 
@@ -267,20 +267,30 @@ fn same_again(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
 
 /// Whether a plan gives the same rows each time: sums of floats and LIMIT may not.
 fn is_stable(plan: &LogicalPlan) -> Result<bool> {
-    let is_other = |node: &LogicalPlan| {
-        !matches!(
-            node,
-            LogicalPlan::TableScan(_)
-                | LogicalPlan::Filter(_)
-                | LogicalPlan::Projection(_)
-                | LogicalPlan::SubqueryAlias(_)
-                | LogicalPlan::Join(_)
-                | LogicalPlan::Union(_)
-                | LogicalPlan::Values(_)
-                | LogicalPlan::EmptyRelation(_)
-        )
+    let is_other = |node: &LogicalPlan| match node {
+        LogicalPlan::TableScan(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Projection(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::Distinct(Distinct::All(_))
+        | LogicalPlan::Values(_)
+        | LogicalPlan::EmptyRelation(_) => false,
+        LogicalPlan::Sort(sort) => sort.fetch.is_some(),
+        LogicalPlan::Aggregate(aggregate) => !aggregate.aggr_expr.iter().all(is_exact),
+        _ => true,
     };
     Ok(!has(plan, is_other, is_changing)?)
+}
+
+/// Whether an aggregate gives the same in whatever order its values come.
+fn is_exact(aggregate: &Expr) -> bool {
+    match aggregate {
+        Expr::Alias(alias) => is_exact(&alias.expr),
+        Expr::AggregateFunction(call) => matches!(call.func.name(), "count" | "min" | "max"),
+        _ => false,
+    }
 }
 
 /// Whether an expression may have another value in a second run.
