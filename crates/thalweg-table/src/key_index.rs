@@ -229,7 +229,7 @@ impl KeyIndex {
 /// Rows of a piece that may have keys of new rows.
 pub(crate) struct Candidates<'a> {
     pub(crate) piece: &'a Piece,
-    /// The new row and the position of that of the piece.
+    /// The new row and the position of that of the piece, ascending.
     pub(crate) rows: Vec<(usize, u32)>,
 }
 

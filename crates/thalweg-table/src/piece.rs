@@ -49,19 +49,29 @@ impl Piece {
         }
     }
 
-    /// Whether a snapshot hides a row of it.
-    pub(crate) fn hides(&self, table: &TableSnapshot, position: u32) -> bool {
-        match self {
+    /// Those of some rows, of which it gets the positions, ascending, that a snapshot does not hide.
+    pub(crate) fn left_of(
+        &self,
+        table: &TableSnapshot,
+        mut rows: Vec<(usize, u32)>,
+    ) -> Vec<(usize, u32)> {
+        let hidden = match self {
             Self::Block { block, .. } => match &block.mask {
-                None => false,
-                Some(BlockMask::Blocks { .. }) => true,
-                Some(BlockMask::Rows(hidden)) => hidden.contains(position),
+                None => None,
+                Some(BlockMask::Blocks { .. }) => return Vec::new(),
+                Some(BlockMask::Rows(hidden)) => Some(hidden),
             },
-            Self::Open(open) => {
-                let hidden = table.hidden_in(open);
-                hidden.is_some_and(|hidden| hidden.contains(position))
-            }
-        }
+            Self::Open(open) => table.hidden_in(open),
+        };
+        let Some(hidden) = hidden else {
+            return rows;
+        };
+        let mut runs = hidden.runs().peekable();
+        rows.retain(|(_, position)| {
+            while runs.next_if(|run| run.end <= *position).is_some() {}
+            runs.peek().is_none_or(|run| *position < run.start)
+        });
+        rows
     }
 }
 

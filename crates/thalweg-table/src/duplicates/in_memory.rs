@@ -127,11 +127,10 @@ impl KeyIndex {
         let mut found = Vec::new();
         for Candidates { piece, rows } in self.candidates(keys, table, seed) {
             let piece = piece.of_snapshot(view.snapshot());
-            let left = rows.iter();
-            let left = left.filter(|(_, position)| !piece.hides(view.snapshot(), *position));
+            let left = piece.left_of(view.snapshot(), rows).into_iter();
             let first = found.len();
             let number = (pieces.len() as u64) << u32::BITS;
-            found.extend(left.map(|(row, position)| (*row, number | u64::from(*position))));
+            found.extend(left.map(|(row, position)| (row, number | u64::from(position))));
             if found.len() > first {
                 pieces.push(piece);
             }
