@@ -18,6 +18,10 @@ use thalweg_table::{
 const PROCESS: Option<Durability> = Some(Durability::Process);
 
 fn table() -> Table {
+    table_of("4096")
+}
+
+fn table_of(block_rows: &str) -> Table {
     let append_limits = AppendLimits {
         raw_bytes: 2_000,
         gather_bytes: 16_000,
@@ -34,7 +38,7 @@ fn table() -> Table {
         Field::new("ts", DataType::Int64, false),
         Field::new("number", DataType::Int64, false),
     ]);
-    let options = CreateOptions::stream("ts");
+    let options = CreateOptions::stream("ts").with("block_rows", block_rows);
     engine.create_table("t", &schema, &options).unwrap()
 }
 
@@ -332,6 +336,42 @@ fn rows_that_are_deleted_while_they_become_blocks_stay_deleted() {
     let mut want: Vec<i64> = kept.map(time).collect();
     want.sort_unstable();
     assert_eq!(left, want);
+}
+
+/// In a file that reaches out of the range, in one that lies in it, and among open rows.
+#[test]
+fn a_range_counts_the_rows_that_are_left_of_it() {
+    let table = table_of("64");
+    for (first, rows) in [(0, 3_000), (3_000, 3_000), (6_000, 40), (6_040, 40)] {
+        let rows = batch(&table, first..first + rows);
+        table.append([Ok(rows)], PROCESS).unwrap();
+    }
+    let picked = table.delete_picked(PROCESS, &mut || pick(&table, KeyRange::from(0..=6_050)));
+    assert_eq!(picked.unwrap(), 2_017);
+    let mut left = 6_080 - 2_017;
+    // Two thirds of what the masks have left alone, and all from 6,051 on.
+    for (first, last, rows) in [
+        (1_000, 1_999, 667),
+        (2_100, 5_999, 2_600),
+        (6_000, 6_060, 34 + 10),
+    ] {
+        let keys = KeyRange { first, last };
+        assert_eq!(table.delete_range(keys, PROCESS).unwrap(), rows);
+        left -= rows;
+        assert_eq!(table.view().unwrap().row_count(), left);
+        assert_eq!(table.delete_range(keys, PROCESS).unwrap(), 0);
+    }
+    let mut kept = Vec::new();
+    for rows in table.view().unwrap().scan(&ScanRequest::default()).unwrap() {
+        let rows = rows.unwrap();
+        kept.extend_from_slice(rows.column(0).as_primitive::<Int64Type>().values());
+    }
+    let is_kept = |time: &i64| match time {
+        0..1_000 | 2_000..2_100 => time % 3 > 0,
+        6_061.. => true,
+        _ => false,
+    };
+    assert!(kept.into_iter().eq((0..6_080).filter(is_kept)));
 }
 
 /// Whoever is told that nothing is left to delete relies on it, whatever level the deletion before had.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thalweg_env::Env;
-use thalweg_env::sim::{CrashChoice, SimEnv};
+use thalweg_env::sim::{CallKind, CrashChoice, Fault, FaultPlan, FaultRule, SimEnv};
 use thalweg_table::{
     Alteration, AppendLimits, CreateOptions, Durability, Engine, EngineOptions, ErrorKind, JobKind,
     KeyRange, Maintained, MaintenanceMode, ScanRequest, Table,
@@ -336,6 +336,36 @@ fn no_row_leaves_after_its_retention_was_lifted() {
         is_done.store(true, Ordering::Relaxed);
         maintains.join().unwrap();
     });
+}
+
+/// A deletion that has read the retention, and is reading the block at its limit now.
+#[test]
+fn whoever_lifts_a_retention_waits_for_a_deletion_by_it() {
+    let sim = machine(11);
+    let engine = open(&sim);
+    let filled = create(&engine, "5 days");
+    append_times(&filled, (0..1_000).map(|n| BEGIN_MS - 5 * DAY_MS + n - 500));
+    engine.close().unwrap();
+    let engine = open(&sim);
+    let table = engine.table("t").unwrap();
+    let reads = FaultRule::new(Fault::Hang).on(&[CallKind::Read]).once();
+    sim.set_plan(FaultPlan::none().rule(reads));
+    std::thread::scope(|scope| {
+        let maintains = scope.spawn(|| table.maintain().unwrap());
+        let wait = |is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                sleep(Duration::from_millis(1));
+            }
+        };
+        wait(&|| sim.hung_calls() > 0 || maintains.is_finished());
+        assert_eq!(sim.hung_calls(), 1);
+        let lifts = scope.spawn(|| set_retention(&table, None));
+        sleep(Duration::from_millis(50));
+        let has_waited = !lifts.is_finished();
+        sim.release_hung_calls();
+        assert!(has_waited);
+    });
+    assert_eq!(times(&table).len(), 500);
 }
 
 #[test]

@@ -747,6 +747,35 @@ fn a_resend_is_no_duplicate() {
     );
 }
 
+/// Whoever is told that all keys are there already relies on it, whatever level the append before had.
+#[test]
+fn a_durable_append_of_nothing_new_makes_what_is_there_durable() {
+    let open = |sim: &SimEnv| {
+        let options = EngineOptions {
+            background: false,
+            ..options()
+        };
+        Engine::open(sim.env(), Path::new("/db"), options).unwrap()
+    };
+    let sim = SimEnv::new(1);
+    let engine = open(&sim);
+    create(&engine);
+    engine.flush().unwrap();
+    let table = engine.table("events").unwrap();
+    let send = |durability| {
+        let rows = [
+            (1, (1, Some("a".to_owned()))),
+            (2, (2, Some("b".to_owned()))),
+        ];
+        table.append([Ok(batch(&rows))], Some(durability)).unwrap()
+    };
+    assert_eq!(send(Durability::Process), 2);
+    assert_eq!(send(Durability::Disk), 0);
+    let again = open(&sim.crash_image(&CrashChoice::DropAll));
+    let view = again.table("events").unwrap().view().unwrap();
+    assert_eq!(view.row_count(), 2);
+}
+
 #[test]
 fn an_upsert_is_there_whole_or_not_at_all_after_a_crash() {
     let open = |sim: &SimEnv| {
