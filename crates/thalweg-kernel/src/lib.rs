@@ -90,6 +90,8 @@ pub use limits::{FRAME_LIMIT_BYTES, GroupRoom, MANY_MASKS_BYTES, NAME_LIMIT_BYTE
 pub use open_rows::OpenRows;
 pub use options::{IndexBlocks, Options, RowEncoder};
 pub use producers::MAX_PRODUCERS;
+#[doc(hidden)]
+pub use producers::respelled_producers;
 pub use rows_part::RowsPart;
 #[cfg(feature = "broken-rules")]
 pub use rules::{Rule, break_rule};

@@ -89,6 +89,18 @@ impl Producers {
     }
 }
 
+/// The only spelling of the producers that these bytes encode as of a commit, for whoever tries any bytes.
+#[doc(hidden)]
+#[must_use]
+pub fn respelled_producers(bytes: &[u8], last: CommitNo) -> Option<Vec<u8>> {
+    let mut wire = Fields::new(bytes, "producers");
+    let producers = Producers::get(&mut wire, last).ok()?;
+    wire.finish().ok()?;
+    let mut again = Vec::new();
+    producers.put(&mut again);
+    Some(again)
+}
+
 /// Most refused commits that are remembered, more than may wait.
 const MAX_REFUSED: usize = 1 << 19;
 
@@ -164,6 +176,8 @@ impl RefusedProducers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     fn producer(number: u64, sequence: u64) -> Producer {
         let mut id = [0; 16];
@@ -248,6 +262,29 @@ mod tests {
             }
         }
         assert_eq!(bytes(&whole), bytes(&resumed));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_error_or_a_list_of_one_spelling(
+            commits in vec((any::<u64>(), 1_u64..9, 0_u64..12), 0..6),
+            changes in vec((any::<usize>(), any::<u8>()), 0..4),
+            length in 0_usize..300,
+        ) {
+            let mut producers = Producers::default();
+            for (number, sequence, commit) in commits {
+                producers.note(&producer(number, sequence), CommitNo(commit));
+            }
+            let mut changed = bytes(&producers);
+            for (at, byte) in changes {
+                let at = at % changed.len();
+                changed[at] ^= byte;
+            }
+            changed.truncate(length);
+            if let Some(again) = respelled_producers(&changed, CommitNo(10)) {
+                prop_assert_eq!(again, changed);
+            }
+        }
     }
 
     #[test]
