@@ -56,7 +56,7 @@ help:
 	@echo "make wheel            the wheel as published, in dist/ (slow)"
 	@echo "make bench            measurements: make bench BENCH='arguments of thalweg-bench'"
 	@echo "make fuzz             the tests of the engine ROUNDS=$(ROUNDS) times, each with new random cases"
-	@echo "make mutations        breaks the kernel in one place at a time: which test notices? (slow; ONLY='part of a name')"
+	@echo "make mutations        breaks kernel and tables in one place at a time: which test notices? (slow; ONLY='part of a name')"
 	@echo "make mutants          cargo-mutants over the kernel: a day"
 	@echo "make clean            removes all that was built, the shared cache included"
 

@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 /// The environment variable that turns a mutation on, by its number from 1 on.
 pub(super) const VARIABLE: &str = "THALWEG_MUTATION";
 
-const KERNEL: &str = "crates/thalweg-kernel/src/lib.rs";
+/// The roots of the crates with mutations: each gets the switches.
+const ROOTS: [&str; 2] = [
+    "crates/thalweg-kernel/src/lib.rs",
+    "crates/thalweg-table/src/lib.rs",
+];
 
 /// The module of the switches.
 const SWITCH: &str = r#"
@@ -67,7 +71,7 @@ fn mutated(path: &str, text: &str, mutations: &[Mutation]) -> String {
             text = text.replacen(&mutation.original, &switched(number, mutation), 1);
         }
     }
-    if path == KERNEL {
+    if ROOTS.contains(&path) {
         // Parentheses that are not needed, values that one branch does not use: warnings about the switches are no news.
         text = format!("#![allow(warnings)]\n{text}{SWITCH}");
     }
@@ -89,7 +93,7 @@ fn switched(number: u32, mutation: &Mutation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{KERNEL, VARIABLE, mutated};
+    use super::{ROOTS, VARIABLE, mutated};
     use crate::mutations::list::parse;
 
     fn mutate(original: &str, broken: &str, text: &str) -> String {
@@ -113,8 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_gets_the_switch() {
-        assert!(mutated(KERNEL, "", &[]).contains(VARIABLE));
+    fn each_crate_with_mutations_gets_the_switch() {
+        assert!(
+            ROOTS
+                .iter()
+                .all(|root| mutated(root, "", &[]).contains(VARIABLE))
+        );
         assert_eq!(
             mutated("crates/thalweg-env/src/lib.rs", "text", &[]),
             "text"

@@ -1,4 +1,4 @@
-//! Mutation testing of the kernel: breaks one place at a time and reports which test notices.
+//! Mutation testing of the kernel and of tables: breaks one place at a time and reports which test notices.
 //!
 //! Invariants
 //! - `xtask/mutations.toml` names each place by its text, which must occur exactly once in its file: `cargo xtask tidy`
