@@ -156,7 +156,9 @@ mod tests {
         assert!(!lets_pass(keys(&[3], 7)));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| drop(turns.wait(&closed).unwrap()));
-            std::thread::sleep(Duration::from_millis(5));
+            thalweg_env::Env::os()
+                .clock()
+                .sleep(Duration::from_millis(5));
             assert!(!waiting.is_finished(), "one is under way");
             drop(second);
             waiting.join().unwrap();

@@ -421,11 +421,13 @@ fn ranges_are_deleted_on_a_full_disk_and_free_space() {
             let times = Arc::new(Int64Array::from_iter_values(times)) as ArrayRef;
             let batch = RecordBatch::try_from_iter([("ts", times)]).unwrap();
             match table.append([Ok(batch)], None) {
-                Ok(rows) => next += rows as i64,
+                Ok(rows) => next += rows.cast_signed(),
                 // Files are removed in the background.
                 Err(_) if next == began && attempts < 1_000 => {
                     attempts += 1;
-                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    thalweg_env::Env::os()
+                        .clock()
+                        .sleep(std::time::Duration::from_millis(10));
                 }
                 Err(error) => break error,
             }
@@ -438,12 +440,15 @@ fn ranges_are_deleted_on_a_full_disk_and_free_space() {
             last: (until << 20) - 1,
         };
         let deleted = table.delete_range(keys, Some(Durability::Disk)).unwrap();
-        assert_eq!(deleted, (until - first) as u64, "round {round}");
+        assert_eq!(deleted, (until - first).cast_unsigned(), "round {round}");
         first = until;
-        assert_eq!(table.view().unwrap().row_count(), (next - first) as u64);
+        assert_eq!(
+            table.view().unwrap().row_count(),
+            (next - first).cast_unsigned()
+        );
     }
     engine.close().unwrap();
     let engine = Engine::open(sim.env(), Path::new("/db"), EngineOptions::default()).unwrap();
     let view = engine.table("t").unwrap().view().unwrap();
-    assert_eq!(view.row_count(), (next - first) as u64);
+    assert_eq!(view.row_count(), (next - first).cast_unsigned());
 }

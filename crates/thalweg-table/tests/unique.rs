@@ -9,7 +9,7 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_env::Env;
 use thalweg_env::sim::{CrashChoice, Errno, FaultPlan, SimEnv};
@@ -545,11 +545,11 @@ fn durable_appends_of_many_threads_store_each_key_once() {
             threads: 0,
             ..options()
         };
-        Engine::open(thalweg_env::Env::os(), &path, options).unwrap()
+        Engine::open(Env::os(), &path, options).unwrap()
     };
     let engine = open();
     create(&engine);
-    let (counter, stored) = (AtomicI64::new(0), AtomicI64::new(0));
+    let (counter, stored) = (AtomicI64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for seed in 0..8 {
             let (engine, counter, stored) = (&engine, &counter, &stored);
@@ -566,7 +566,7 @@ fn durable_appends_of_many_threads_store_each_key_once() {
                         .collect();
                     let rows = [Ok(batch(&rows))];
                     match table.append(rows, Some(Durability::Disk)) {
-                        Ok(rows) if at == 2 => _ = stored.fetch_add(rows as i64, Ordering::Relaxed),
+                        Ok(rows) if at == 2 => _ = stored.fetch_add(rows, Ordering::Relaxed),
                         Ok(_) => {}
                         Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
                     }
@@ -584,7 +584,7 @@ fn durable_appends_of_many_threads_store_each_key_once() {
         rows.collect::<Vec<_>>()
     };
     let rows = found(&engine);
-    assert_eq!(rows[2].len() as i64, stored.into_inner());
+    assert_eq!(rows[2].len() as u64, stored.into_inner());
     engine.close().unwrap();
     assert_eq!(found(&open()), rows);
 }

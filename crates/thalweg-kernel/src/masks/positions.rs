@@ -367,19 +367,19 @@ fn is_shorter_as_bitmap(bits: &[u8]) -> bool {
     let bitmap_bytes = varint_len(bits.len() as u64) + bits.len();
     // Mostly the number of runs shows it. Where it does not, they are measured one by one.
     let count = count_runs(bits);
-    varint_len(count) + MIN_RUN_BYTES * count as usize > bitmap_bytes
+    varint_len(count as u64) + MIN_RUN_BYTES * count > bitmap_bytes
         || runs_len(Runs(Walk::Bits { bytes: bits, at: 0 })) > bitmap_bytes
 }
 
 /// How many runs of positions a bitmap has.
-fn count_runs(bits: &[u8]) -> u64 {
+fn count_runs(bits: &[u8]) -> usize {
     let (words, rest) = bits.as_chunks::<8>();
     let mut tail = [0; 8];
     tail[..rest.len()].copy_from_slice(rest);
     let (mut count, mut last) = (0, 0);
     for word in words.iter().chain([&tail]) {
         let word = u64::from_le_bytes(*word);
-        count += u64::from((word & !(word << 1 | last)).count_ones());
+        count += (word & !(word << 1 | last)).count_ones() as usize;
         last = word >> 63;
     }
     count
