@@ -497,14 +497,22 @@ fn bits_of(bytes: &[u8]) -> u32 {
 
 /// The next bit from `at` on that is set, or is not.
 fn next_bit(bytes: &[u8], at: u32, is_set: bool) -> Option<u32> {
-    let wanted = |byte: u8| if is_set { byte } else { !byte };
-    let first = at as usize / 8;
-    let byte = wanted(*bytes.get(first)?) & (0xff << (at % 8));
-    if byte != 0 {
-        return Some(at / 8 * 8 + byte.trailing_zeros());
+    let mut at = at;
+    let end = bits_of(bytes);
+    while at < end {
+        let rest = &bytes[at as usize / 8..];
+        let word = rest.first_chunk().copied().unwrap_or_else(|| {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            word
+        });
+        let word = u64::from_le_bytes(word);
+        let wanted = if is_set { word } else { !word };
+        let wanted = wanted >> (at % 8);
+        if wanted != 0 {
+            return Some(at + wanted.trailing_zeros()).filter(|found| *found < end);
+        }
+        at = at / 8 * 8 + u64::BITS;
     }
-    let rest = &bytes[first + 1..];
-    let skipped = rest.iter().position(|byte| wanted(*byte) != 0)?;
-    let found = bits_of(&bytes[..first + 1 + skipped]);
-    Some(found + wanted(rest[skipped]).trailing_zeros())
+    None
 }
