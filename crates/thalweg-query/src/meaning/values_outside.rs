@@ -87,56 +87,23 @@ fn rewritten(query: Subquery, outside: &Arc<LogicalPlan>) -> Result<Transformed<
         return Ok(Transformed::no(query));
     };
     let mut values = Vec::new();
-    for (place, column) in columns.iter().enumerate() {
-        let field = schema.field_from_column(column)?;
+    for (place, column) in columns.into_iter().enumerate() {
+        let field = schema.field_from_column(&column)?;
         let Ok(instead_of_null) = ScalarValue::new_default(field.data_type()) else {
             return Ok(Transformed::no(query));
         };
         values.push(Value {
             place,
             outer: Expr::OuterReferenceColumn(Arc::clone(field), column.clone()),
-            column: Expr::Column(column.clone()),
+            column,
             instead_of_null,
         });
     }
-    let rows = LogicalPlanBuilder::from(rows);
-    let named = values
-        .iter()
-        .map(|value| value.column.clone().alias(value.name("value")));
-    let distinct = rows
-        .project(named.collect::<Vec<_>>())?
-        .distinct()?
-        .alias(VALUES)?;
-    let mut columns = Vec::new();
-    let mut equal = Vec::new();
-    for value in &values {
-        let own = value.own();
-        columns.push(own.clone());
-        for (part, of) in value.keys(&own)? {
-            columns.push(of.alias_qualified(Some(VALUES), value.name(part)));
-        }
-        for (part, outer) in value.keys(&value.outer)? {
-            equal.push(value.named(part).eq(outer));
-        }
-    }
-    let distinct = distinct.project(columns)?.build()?;
-    let equal = conjunction(equal).unwrap_or_else(|| unreachable!("there are values"));
+    let distinct = distinct(rows, &values)?;
     let plan = Arc::unwrap_or_clone(Arc::clone(&query.subquery));
     let plan = plan.transform_down(|node| match node {
         LogicalPlan::Filter(filter) if filter.predicate.contains_outer() => {
-            let own = filter.predicate.transform_up(|expr| {
-                let value = values.iter().find(|value| value.outer == expr);
-                Ok(value.map_or_else(
-                    || Transformed::no(expr),
-                    |value| Transformed::yes(value.own()),
-                ))
-            })?;
-            let rows = LogicalPlanBuilder::from(distinct.clone())
-                .cross_join(Arc::unwrap_or_clone(filter.input))?
-                .filter(own.data)?
-                .build()?;
-            let filter = Filter::try_new(equal.clone(), Arc::new(rows))?;
-            let filter = LogicalPlan::Filter(filter);
+            let filter = LogicalPlan::Filter(above_join(filter, distinct.clone(), &values)?);
             Ok(Transformed::new(filter, true, TreeNodeRecursion::Stop))
         }
         node => Ok(Transformed::no(node)),
@@ -153,11 +120,62 @@ fn rewritten(query: Subquery, outside: &Arc<LogicalPlan>) -> Result<Transformed<
     }))
 }
 
+/// The different values of the rows outside, with their keys.
+fn distinct(rows: LogicalPlan, values: &[Value]) -> Result<LogicalPlan> {
+    let named = values.iter().map(|value| {
+        let column = Expr::Column(value.column.clone());
+        column.alias(value.name("value"))
+    });
+    let named: Vec<Expr> = named.collect();
+    let mut columns = Vec::new();
+    for value in values {
+        let own = value.own();
+        for (part, of) in value.keys(&own)? {
+            columns.push(of.alias_qualified(Some(VALUES), value.name(part)));
+        }
+        columns.push(own);
+    }
+    LogicalPlanBuilder::from(rows)
+        .project(named)?
+        .distinct()?
+        .alias(VALUES)?
+        .project(columns)?
+        .build()
+}
+
+/// The filter below, over its rows joined with the values, and above it the one that compares these with the row outside.
+fn above_join(filter: Filter, distinct: LogicalPlan, values: &[Value]) -> Result<Filter> {
+    let predicate = filter.predicate.transform_up(|expr| {
+        let value = match &expr {
+            Expr::OuterReferenceColumn(_, column) => {
+                values.iter().find(|value| value.column == *column)
+            }
+            _ => None,
+        };
+        Ok(value.map_or_else(
+            || Transformed::no(expr),
+            |value| Transformed::yes(value.own()),
+        ))
+    })?;
+    let rows = LogicalPlanBuilder::from(distinct)
+        .cross_join(Arc::unwrap_or_clone(filter.input))?
+        .filter(predicate.data)?
+        .build()?;
+    let mut equal = Vec::new();
+    for value in values {
+        for (part, outer) in value.keys(&value.outer)? {
+            equal.push(value.named(part).eq(outer));
+        }
+    }
+    let equal = conjunction(equal).unwrap_or_else(|| unreachable!("there are values"));
+    Filter::try_new(equal, Arc::new(rows))
+}
+
 /// A column of the rows outside.
 struct Value {
     place: usize,
     outer: Expr,
-    column: Expr,
+    column: Column,
     instead_of_null: ScalarValue,
 }
 
