@@ -335,7 +335,7 @@ impl PyDatabase {
 
     /// Runs a statement. What changes something is done when this returns, and its result is one row, count; a query
     /// takes its snapshot now and runs when its first row is asked for. Several statements without parameters run one after
-    /// the other, each by itself; the result is that of the last.
+    /// the other, each by itself, until one fails; the result is that of the last.
     ///
     /// params: a list for ? and $1, a dict for $name.
     /// A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table. What that holds is read
@@ -373,8 +373,12 @@ impl PyDatabase {
                 })
                 .or_raise()?;
         }
-        let mut last = None;
+        let mut last: Option<PyQueryResult> = None;
         for statement in statements {
+            if let Some(before) = last {
+                // A query that fails has to end the text before the next statement changes anything.
+                before.read_through()?;
+            }
             last = Some(self.run(py, statement.statement, &params)?);
         }
         last.ok_or_else(|| raise(ErrorKind::Query, "there is no statement in the text"))

@@ -192,6 +192,13 @@ impl PyQueryResult {
         }
     }
 
+    /// Reads all rows and keeps none: for what they may fail by.
+    pub(crate) fn read_through(&self) -> PyResult<()> {
+        let mut rows = self.take(State::Taken)?;
+        while rows.next_rest()?.is_some() {}
+        Ok(())
+    }
+
     /// The rest of the rows as batches in memory.
     fn collect(&self) -> PyResult<Vec<RecordBatch>> {
         let mut rows = self.take(State::Taken)?;

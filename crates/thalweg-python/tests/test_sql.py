@@ -65,6 +65,9 @@ def test_several_statements_run_one_after_the_other(db):
     assert db.tables() == ["t"], "nothing runs where a statement cannot be parsed"
     with pytest.raises(thalweg.QueryError, match="one statement"):
         db.sql("SELECT 1; SELECT ?", [1])
+    with pytest.raises(thalweg.Error, match="'?a;b"):
+        db.sql("SELECT CAST(k AS INT) FROM t; DROP TABLE t")
+    assert db.tables() == ["t"], "nothing runs after a query that fails"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 //! Invariants: nothing is copied but values that a table of distinct ones stands for, as categories of pandas: functions take
 //! values themselves only; and floats with NaN among them. A reader is read once, and a second read is an error, not an empty table.
 
-use crate::error::{from_arrow, query, to_datafusion};
+use crate::error::{cancelled, from_arrow, query, to_datafusion};
 use crate::threads::call_program;
 use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow::compute::cast;
@@ -46,6 +46,24 @@ impl ExtraTable {
             read_schema: schema,
             reader: Mutex::new(Some(reader)),
         })))
+    }
+
+    /// The same rows in memory, where they could be read once.
+    pub(crate) fn read(&self, go_on: &dyn Fn() -> bool) -> Result<Self> {
+        let Source::Reader(once) = &self.0 else {
+            return Ok(self.clone());
+        };
+        let Some(mut reader) = once.reader.lock().take() else {
+            return Ok(self.clone());
+        };
+        let mut batches = Vec::new();
+        while let Some(batch) = call_program(|| reader.next()) {
+            if !go_on() {
+                return Err(cancelled());
+            }
+            batches.push(batch.map_err(from_arrow)?);
+        }
+        Ok(Self::batches(Arc::clone(&once.read_schema), batches))
     }
 
     /// The columns.

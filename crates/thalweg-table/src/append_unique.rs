@@ -68,11 +68,11 @@ pub(crate) fn append_unique(
     if is_last
         && asked.producer.is_none()
         && asked.durability == Durability::Disk
-        && let Some(stored) = store_beside_others(table, &first, asked, &turns)?
+        && let Some(stored) = store_beside_others(table, &first, asked, (&turns, go_on))?
     {
         return Ok(stored);
     }
-    let _turn = turns.wait(engine.closed())?;
+    let _turn = turns.wait(engine.closed(), go_on)?;
     if let Some(producer) = &asked.producer
         && engine.kernel().has_stored(producer)?
     {
@@ -217,7 +217,7 @@ fn store_beside_others(
     table: &Table,
     part: &Part,
     asked: Asked,
-    turns: &KeyTurns,
+    (turns, go_on): (&KeyTurns, &dyn Fn() -> bool),
 ) -> Result<Option<u64>> {
     let rows: usize = part.batches.iter().map(RecordBatch::num_rows).sum();
     if rows > MAX_ROWS_UNDER_WAY {
@@ -228,7 +228,7 @@ fn store_beside_others(
         return Ok(None);
     };
     let version = keys.version;
-    let turn = turns.wait_beside(table.engine().closed(), &keys)?;
+    let turn = turns.wait_beside(table.engine().closed(), go_on, &keys)?;
     let mut held = Some((turn, keys));
     let (mut stored, mut entered) = (Stored::default(), None);
     let mut plan = |new: &mut NewRows<'_>| {

@@ -33,6 +33,8 @@ use thalweg_kernel::{
 const MAX_CONFLICTS: u32 = 64;
 /// After an attempt that took so long and lost, the next one has the turn of its table.
 const LONG_NS: u64 = 50_000_000;
+/// Open rows of a table that are hidden, from which on they become blocks if they are half of all.
+const MANY_HIDDEN_ROWS: u64 = 256;
 
 impl Table {
     /// Deletes all rows with order keys of a range, in one commit, and returns how many there were. It costs what lies at the
@@ -97,7 +99,7 @@ impl Table {
             .transpose()?;
         let turn = turns
             .as_ref()
-            .map(|turns| turns.wait(self.engine().closed()));
+            .map(|turns| turns.wait(self.engine().closed(), &|| true));
         let _turn = turn.transpose()?;
         let rows = self.change_rows((None, durability), keys, pick)?;
         if self.is_in_transaction() {
@@ -131,10 +133,29 @@ impl Table {
         if let Some(drafts) = self.drafts() {
             return change_draft(self, drafts, &mut plan);
         }
-        change_by(self, &mut plan, &mut |mut commit| {
+        let rows = change_by(self, &mut plan, &mut |mut commit| {
             commit.producer = producer;
             kernel.commit(commit, durability).map(|_| ())
-        })
+        })?;
+        if rows > 0 {
+            self.encode_hidden_rows();
+        }
+        Ok(rows)
+    }
+
+    /// Makes blocks of the open rows of the table where many of them are hidden: every statement reads them all until then, and of a
+    /// small table whose rows change again and again they would be many more than it has. What fails is done later, with the others.
+    fn encode_hidden_rows(&self) {
+        let Ok(view) = self.view() else { return };
+        let hidden = view.snapshot().hidden_open_rows();
+        if hidden < MANY_HIDDEN_ROWS {
+            return;
+        }
+        let open = view.snapshot().open_rows();
+        let open: u64 = open.map(|open| u64::from(open.part.rows)).sum();
+        if hidden >= open / 2 {
+            let _ = self.engine().kernel().encode_open_rows(self.id());
+        }
     }
 
     /// One attempt of [`Self::change_rows`] outside of transactions, of rows whose keys the caller has compared: `planned` is called
@@ -155,6 +176,9 @@ impl Table {
                 planned();
                 let stored = engine.kernel().commit(commit, durability);
                 stored.map_err(|error| self.name_error(error))?;
+            }
+            if rows > 0 {
+                self.encode_hidden_rows();
             }
             Ok(rows)
         });

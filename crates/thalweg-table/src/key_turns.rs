@@ -6,13 +6,17 @@
 //!   at those under way, so that none is missed.
 //! - Rows that may share a key with an append under way wait for it, with the turn. An append that was refused needs the turn again
 //!   only once it was taken off, so that nobody waits for each other.
+//! - A thread that has the turn of a table is refused another one of it. A source of rows that stores rows in the table while its next
+//!   ones are read within the turn would wait for itself.
 //!
 //! Appends of few rows pass the turn on before their commit is stored, so that those of many threads share a sync. Rejected: to
 //! commit without a sync within the turn, and to wait for the disk after it; readers would see rows that a power cut takes away again.
 
 use crate::closed::Closed;
+use crate::error::query;
 use crate::table_turns::TableTurns;
 use crate::turns::Turn;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 use thalweg_env::sync::{Condvar, Mutex};
@@ -27,6 +31,18 @@ pub(crate) struct KeyTurns {
     turns: TableTurns,
     under_way: Mutex<UnderWay>,
     fewer: Condvar,
+}
+
+thread_local! {
+    /// The turns that this thread has, by their addresses.
+    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The turn of the keys of a table.
+#[derive(Debug)]
+pub(crate) struct KeyTurn<'a> {
+    turns: &'a KeyTurns,
+    _turn: Turn<'a, ()>,
 }
 
 /// The keys of the appends that have passed the turn on and wait for their commit.
@@ -58,35 +74,60 @@ impl KeyTurns {
     /// Waits for the turn, and for all appends that are under way.
     ///
     /// # Errors
-    /// When the database is closed meanwhile.
-    pub(crate) fn wait(&self, closed: &Closed) -> Result<Turn<'_, ()>> {
-        self.wait_for(closed, |under_way| under_way.appends == 0)
+    /// When the database is closed meanwhile; `Query` when `go_on`, which is called while waiting, returns false, or this thread has the
+    /// turn already.
+    pub(crate) fn wait(&self, closed: &Closed, go_on: &dyn Fn() -> bool) -> Result<KeyTurn<'_>> {
+        self.wait_for((closed, go_on), |under_way| under_way.appends == 0)
     }
 
     /// Waits for the turn, and for the appends under way that may store one of the keys.
     ///
     /// # Errors
-    /// When the database is closed meanwhile.
-    pub(crate) fn wait_beside(&self, closed: &Closed, keys: &KeyPrints) -> Result<Turn<'_, ()>> {
-        self.wait_for(closed, |under_way| under_way.lets_pass(keys))
+    /// As [`Self::wait`].
+    pub(crate) fn wait_beside(
+        &self,
+        closed: &Closed,
+        go_on: &dyn Fn() -> bool,
+        keys: &KeyPrints,
+    ) -> Result<KeyTurn<'_>> {
+        self.wait_for((closed, go_on), |under_way| under_way.lets_pass(keys))
     }
 
     fn wait_for(
         &self,
-        closed: &Closed,
+        (closed, go_on): (&Closed, &dyn Fn() -> bool),
         is_free: impl Fn(&UnderWay) -> bool,
-    ) -> Result<Turn<'_, ()>> {
-        let turn = self.turns.wait(closed)?;
+    ) -> Result<KeyTurn<'_>> {
+        if HELD.with_borrow(|held| held.contains(&self.address())) {
+            return Err(query(
+                "an append or a statement whose rows are being read stores keys in this table already: its source cannot store rows \
+                 there as well; nothing was stored",
+            ));
+        }
+        let interrupted =
+            || query("it was interrupted while others stored keys, and nothing was stored");
+        let turn = self.turns.wait(closed, go_on)?.ok_or_else(interrupted)?;
         let mut under_way = self.under_way.lock();
         while !is_free(&under_way) {
             self.fewer.wait_for(&mut under_way, LOOKS_EACH);
             closed.check()?;
+            if !go_on() {
+                return Err(interrupted());
+            }
         }
-        Ok(turn)
+        HELD.with_borrow_mut(|held| held.push(self.address()));
+        Ok(KeyTurn {
+            turns: self,
+            _turn: turn,
+        })
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Passes the turn on before the commit of rows with these keys, for which [`Self::wait_beside`] has waited.
-    pub(crate) fn pass_on(&self, turn: Turn<'_, ()>, keys: KeyPrints) -> Entered<'_> {
+    pub(crate) fn pass_on(&self, turn: KeyTurn<'_>, keys: KeyPrints) -> Entered<'_> {
         let mut under_way = self.under_way.lock();
         under_way.appends += 1;
         under_way.version = keys.version;
@@ -104,6 +145,14 @@ impl UnderWay {
         let is_known = |fingerprint| self.fingerprints.contains_key(fingerprint);
         self.appends == 0
             || (self.version == keys.version && !keys.fingerprints.iter().any(is_known))
+    }
+}
+
+impl Drop for KeyTurn<'_> {
+    fn drop(&mut self) {
+        let address = self.turns.address();
+        // Where a thread ends there may be none any more.
+        let _ = HELD.try_with(|held| held.borrow_mut().retain(|other| *other != address));
     }
 }
 
@@ -127,6 +176,7 @@ impl Drop for Entered<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_kernel::ErrorKind;
 
     fn keys(fingerprints: &[u64], version: u32) -> KeyPrints {
         KeyPrints {
@@ -142,7 +192,7 @@ mod tests {
             Closed::new(thalweg_env::Env::os().owner()),
         );
         let enter = |keys: KeyPrints| {
-            let turn = turns.wait_beside(&closed, &keys).unwrap();
+            let turn = turns.wait_beside(&closed, &|| true, &keys).unwrap();
             turns.pass_on(turn, keys)
         };
         let lets_pass = |keys: KeyPrints| turns.under_way.lock().lets_pass(&keys);
@@ -155,7 +205,7 @@ mod tests {
         assert!(lets_pass(keys(&[1, 2], 7)));
         assert!(!lets_pass(keys(&[3], 7)));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| drop(turns.wait(&closed).unwrap()));
+            let waiting = scope.spawn(|| drop(turns.wait(&closed, &|| true).unwrap()));
             thalweg_env::Env::os()
                 .clock()
                 .sleep(Duration::from_millis(5));
@@ -164,6 +214,16 @@ mod tests {
             waiting.join().unwrap();
         });
         assert!(lets_pass(keys(&[3], 8)));
+        let turn = turns.wait(&closed, &|| true).unwrap();
+        let again = turns.wait(&closed, &|| true);
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::Query, "of one thread");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.wait(&closed, &|| false).map(|_| ()));
+            let left = waiting.join().unwrap();
+            assert_eq!(left.unwrap_err().kind(), ErrorKind::Query, "it was stopped");
+        });
+        drop(turn);
+        drop(turns.wait(&closed, &|| true).unwrap());
         assert!(turns.under_way.lock().fingerprints.is_empty());
     }
 }

@@ -55,16 +55,19 @@ impl<T: Default> AllTurns<T> {
 }
 
 impl TableTurns {
-    /// Waits for the turn.
+    /// Waits for the turn; `None` if `go_on`, which is called while waiting, returns false.
     ///
     /// # Errors
     /// When the database is closed meanwhile.
-    pub(crate) fn wait(&self, closed: &Closed) -> Result<Turn<'_, ()>> {
-        loop {
-            if let Some(turn) = self.0.wait(&|| closed.check().is_ok()) {
-                return Ok(turn);
-            }
-            closed.check()?;
+    pub(crate) fn wait(
+        &self,
+        closed: &Closed,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Turn<'_, ()>>> {
+        let turn = self.0.wait(&|| closed.check().is_ok() && go_on());
+        match turn {
+            None => closed.check().map(|()| None),
+            turn => Ok(turn),
         }
     }
 

@@ -20,11 +20,10 @@ use crate::duplicates::{each_keys, refuse_duplicates, row_is_hidden};
 use crate::engine::{AppendLimits, Engine};
 use crate::error::query;
 use crate::intake::lists;
-use crate::key_turns::KeyTurns;
+use crate::key_turns::{KeyTurn, KeyTurns};
 use crate::piece::Piece;
 use crate::table::{Table, TableView};
 use crate::table_turns::{TableTurns, TurnOrNone};
-use crate::turns::Turn;
 use moved::found_again;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -133,8 +132,8 @@ impl Transaction {
         let mut changes = self.end()?;
         let durability = durability.unwrap_or(self.engine.options().durability);
         let turns = changes.key_turns()?;
-        let waited = turns.iter().map(|turns| turns.wait(self.engine.closed()));
-        let _turns: Vec<Turn<'_, ()>> = waited.collect::<Result<_>>()?;
+        let waited = { turns.iter() }.map(|turns| turns.wait(self.engine.closed(), &|| true));
+        let _turns: Vec<KeyTurn<'_>> = waited.collect::<Result<_>>()?;
         changes.check_keys()?;
         changes.store(None, durability)
     }

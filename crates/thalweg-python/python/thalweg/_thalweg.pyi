@@ -141,7 +141,7 @@ class Database:
     def sql(self, text: str, params: _Params | None = None) -> Result:
         """Runs a statement. What changes something is done when this returns, and its result is one row, count; a query
         takes its snapshot now and runs when its first row is asked for. Several statements without parameters run one after
-        the other, each by itself; the result is that of the last.
+        the other, each by itself, until one fails; the result is that of the last.
 
         params: a list for ? and $1, a dict for $name.
         A name that is no table may be a variable of the caller that holds a DataFrame or an Arrow table. What that holds is read

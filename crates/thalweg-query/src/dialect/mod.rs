@@ -22,7 +22,7 @@ mod using;
 mod whole_times;
 mod windows;
 
-pub(crate) use rows::{of_subqueries, plain_values};
+pub(crate) use rows::{of_subqueries, plain_values, values_of as values_of_row};
 pub(crate) use types::type_of;
 
 use crate::error::unsupported;

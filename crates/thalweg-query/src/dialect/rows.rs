@@ -167,7 +167,7 @@ pub(super) fn as_call(values: &[Expr]) -> Result<Option<Expr>> {
 }
 
 /// The values of a row, `(a, b)` or `ROW(a, b)`.
-fn values_of(row: &Expr) -> Option<Vec<&Expr>> {
+pub(crate) fn values_of(row: &Expr) -> Option<Vec<&Expr>> {
     match row {
         Expr::Nested(inner) => values_of(inner),
         Expr::Tuple(values) => Some(values.iter().collect()),

@@ -9,6 +9,7 @@ mod update;
 mod upsert;
 
 use crate::defaults::default_of;
+use crate::dialect::values_of_row;
 use crate::error::{query, unsupported};
 use crate::parse::written;
 use crate::placed_table::{PLACE_COLUMN, PLACED};
@@ -175,14 +176,15 @@ fn assignments(
     for assignment in assignments {
         match (&assignment.target, &assignment.value) {
             (AssignmentTarget::ColumnName(name), value) => assign(name, value)?,
-            (AssignmentTarget::Tuple(names), Expr::Tuple(values))
-                if names.len() == values.len() =>
-            {
-                for (name, value) in names.iter().zip(values) {
-                    assign(name, value)?;
+            (AssignmentTarget::Tuple(names), row) => {
+                if let Some(values) = values_of_row(row)
+                    && names.len() == values.len()
+                {
+                    for (name, value) in names.iter().zip(values) {
+                        assign(name, value)?;
+                    }
+                    continue;
                 }
-            }
-            (AssignmentTarget::Tuple(names), _) => {
                 return Err(query(format!(
                     "SET (a, b) = (1, 2) assigns as many values as there are columns, here {}; a query gives one value: \
                      SET a = (SELECT ...), b = (SELECT ...)",

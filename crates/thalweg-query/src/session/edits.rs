@@ -4,6 +4,7 @@ use super::{Call, Session, next_while};
 use crate::edits::delete::{Deleting, keys_alone};
 use crate::edits::{Action, Editing, Updating};
 use crate::error::{from_arrow, query};
+use crate::extra::ExtraTable;
 use crate::insert;
 use crate::params::{BoundParams, Params};
 use crate::parse::Request;
@@ -15,6 +16,7 @@ use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use datafusion_sql::parser::Statement as DfStatement;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 use thalweg_table::{
@@ -62,6 +64,25 @@ impl Session {
         call: &Call<'_>,
     ) -> Result<QueryResult> {
         let mut count = 0;
+        let mut extra = Cow::Borrowed(call.extra);
+        if call
+            .scope
+            .table(editing.table())?
+            .definition()
+            .unique()
+            .is_some()
+        {
+            // Before the turn of the keys: a source of rows may take long, and may store rows in the table itself.
+            let read =
+                |(name, rows): &(String, ExtraTable)| Ok((name.clone(), rows.read(call.go_on)?));
+            extra = Cow::Owned(call.extra.iter().map(read).collect::<Result<_>>()?);
+        }
+        let call = &Call {
+            extra: &extra,
+            go_on: call.go_on,
+            deadline: call.deadline.clone(),
+            scope: call.scope.clone(),
+        };
         with_table(call, editing.table(), &mut |table, is_renamed| {
             let adds_keys = |definition: &TableDefinition| match editing.adds_keys(definition) {
                 true => AddedKeys::Any,
