@@ -84,11 +84,11 @@ def test_a_source_of_rows_that_stores_rows_in_the_table_itself(db):
     table.append({"ts": [1, 2], "id": [1, 2], "v": [1.0, 2.0]})
     schema = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("v", pa.float64())])
 
-    def batches(id, rows=1, parts=1):
+    def batches(id, first=10, rows=1, parts=1):
         for part in range(parts):
             if part == parts - 1:
                 table.append({"ts": [id], "id": [id], "v": [0.5]})
-            yield pa.record_batch({"ts": [3] * rows, "id": range(10 + part * rows, 10 + (part + 1) * rows), "v": [9.0] * rows}, schema)
+            yield pa.record_batch({"ts": [3] * rows, "id": range(first + part * rows, first + (part + 1) * rows), "v": [9.0] * rows}, schema)
 
     reader = pa.RecordBatchReader.from_batches(schema, batches(-1))
     merge = "MERGE INTO t USING reader AS r ON t.id = r.id WHEN MATCHED THEN UPDATE SET v = r.v WHEN NOT MATCHED THEN INSERT VALUES (r.ts, r.id, r.v)"
@@ -97,7 +97,7 @@ def test_a_source_of_rows_that_stores_rows_in_the_table_itself(db):
     assert db.sql("UPDATE t SET id = t.id + 100 FROM reader AS r WHERE r.id = t.id + 8").fetchone() == (1,)
     assert [row[1] for row in rows(db)] == [-2, -1, 1, 102, 10]
     # So large that its later parts are read while it stores keys.
-    large = pa.RecordBatchReader.from_batches(schema, batches(-3, 300_000, 9))
+    large = pa.RecordBatchReader.from_batches(schema, batches(-3, 1_000, 300_000, 9))
     with pytest.raises(thalweg.QueryError, match="its source cannot store rows there as well"):
         table.append(large)
     assert len(table) == 5
