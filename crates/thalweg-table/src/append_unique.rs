@@ -16,6 +16,7 @@ use crate::duplicates::key_columns;
 use crate::duplicates::keys::Keys;
 use crate::error::query;
 use crate::intake::{NewRows, concat, raw_bytes};
+use crate::key_index::KeyIndexes;
 use crate::key_turns::{KeyPrints, KeyTurns};
 use crate::placed_rows::PickedRows;
 use crate::range::KeyRange;
@@ -179,7 +180,7 @@ fn conformed(definition: &TableDefinition, part: &Part) -> Result<RecordBatch> {
 
 /// Plans as the rule says what is stored, and what of the table goes.
 fn plan(
-    view: &TableView,
+    (view, indexes): (&TableView, Option<&KeyIndexes>),
     part: &Part,
     rule: Option<OnDuplicate>,
     new: &mut NewRows<'_>,
@@ -195,7 +196,7 @@ fn plan(
         return Ok((RowsToDelete::Keys(KeyRange::EMPTY), stored));
     };
     let rule = rule.unwrap_or(unique.on_duplicate());
-    let kept = distinct(view, (unique, rule), &rows)?;
+    let kept = distinct((view, indexes), (unique, rule), &rows)?;
     let mut stored = Stored {
         rows: kept.rows.num_rows() as u64,
         replaced: Vec::new(),
@@ -237,8 +238,8 @@ fn store_beside_others(
             let message = "the definition of the table changed meanwhile";
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let (rows, of_part) =
-            plan(&view, part, asked.rule, new).map_err(|error| table.name_error(error))?;
+        let (rows, of_part) = plan((&view, table.key_indexes(&view)), part, asked.rule, new)
+            .map_err(|error| table.name_error(error))?;
         stored = of_part;
         Ok(rows)
     };
@@ -277,8 +278,8 @@ fn store(table: &Table, part: &Part, asked: Asked) -> Result<Stored> {
     let mut stored = Stored::default();
     let mut plan = |new: &mut NewRows<'_>| {
         let view = table.view()?;
-        let (rows, of_part) =
-            plan(&view, part, asked.rule, new).map_err(|error| table.name_error(error))?;
+        let (rows, of_part) = plan((&view, table.key_indexes(&view)), part, asked.rule, new)
+            .map_err(|error| table.name_error(error))?;
         stored = of_part;
         Ok(rows)
     };

@@ -340,8 +340,9 @@ impl Change {
             && let Some(unique) = shape.definition.unique()
         {
             let goes = |row| row_is_hidden(&deletion.masks, row);
-            let checked =
-                concat_keys(&keys).and_then(|keys| refuse_duplicates(&view, unique, &keys, &goes));
+            let of_view = (&view, table.key_indexes(&view));
+            let checked = concat_keys(&keys)
+                .and_then(|keys| refuse_duplicates(of_view, unique, &keys, &goes));
             checked.map_err(named)?;
         }
         let (added, added_rows) = new

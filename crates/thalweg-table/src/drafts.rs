@@ -8,9 +8,11 @@
 
 use crate::engine::Engine;
 use crate::error::{limit, query};
+use crate::key_index::KeyIndexes;
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_env::sync::atomic::{AtomicU64, Ordering};
 use thalweg_env::sync::{Mutex, MutexGuard};
 use thalweg_kernel::index::{Entry, ItemName, PageLoader};
 use thalweg_kernel::masks::{ItemMask, MaskEdit, PartMask};
@@ -22,6 +24,9 @@ use thalweg_kernel::{
 /// Most bytes of the masks of a transaction: they and what adds its rows are one frame.
 const MAX_MASK_BYTES: u64 = FRAME_LIMIT_BYTES - (1 << 20);
 
+/// Rows of a table for each lookup of a transaction before this one, up to which its unique keys come into memory.
+const ROWS_PER_LOOKUP: u64 = 100_000;
+
 const TOO_OLD: &str = "the transaction was rolled back: it was open for longer than max_snapshot_age, for which old files are kept; \
                        run it again";
 
@@ -31,6 +36,9 @@ pub(crate) struct Drafts {
     began_ns: u64,
     /// How long the transaction may be open.
     max_age: Duration,
+    /// How often unique keys were looked for.
+    key_lookups: AtomicU64,
+    key_indexes: KeyIndexes,
     state: Mutex<State>,
 }
 
@@ -92,9 +100,18 @@ impl Drafts {
         Ok(Self {
             began_ns: engine.env().clock().monotonic_ns(),
             max_age,
+            key_lookups: AtomicU64::new(0),
+            key_indexes: engine.key_indexes().of_transaction(),
             engine: engine.clone(),
             state: Mutex::new(state),
         })
+    }
+
+    /// The unique keys of changed tables in memory, for one of so many rows; `None` where they are not worth their while: to derive them
+    /// reads the columns of the key of all rows, and a lookup without them those of blocks that may have a key.
+    pub(crate) fn key_indexes(&self, rows: u64) -> Option<&KeyIndexes> {
+        let before = self.key_lookups.fetch_add(1, Ordering::Relaxed);
+        (rows <= ROWS_PER_LOOKUP * before).then_some(&self.key_indexes)
     }
 
     fn open(&self) -> Result<MutexGuard<'_, State>> {

@@ -11,6 +11,7 @@ mod in_memory;
 pub(crate) mod keys;
 
 use crate::definition::TableDefinition;
+use crate::key_index::KeyIndexes;
 use crate::order::take_rows;
 use crate::piece::{Piece, RowAt};
 use crate::placed_rows::{PlacedRows, Wanted};
@@ -52,7 +53,7 @@ pub(crate) struct Distinct {
 /// # Errors
 /// `AlreadyExists` where the rule is an error, with the key.
 pub(crate) fn distinct(
-    view: &TableView,
+    (view, indexes): (&TableView, Option<&KeyIndexes>),
     (unique, rule): (&UniqueKey, OnDuplicate),
     rows: &RecordBatch,
 ) -> Result<Distinct> {
@@ -75,7 +76,7 @@ pub(crate) fn distinct(
             Ok(rule == OnDuplicate::Last)
         },
     )?;
-    let (placed, found) = new.found(view, unique)?;
+    let (placed, found) = new.found((view, indexes), unique)?;
     let mut places = Vec::new();
     match rule {
         OnDuplicate::Last => places.extend(found.iter().map(|(_, place)| *place)),
@@ -103,7 +104,7 @@ pub(crate) fn distinct(
 /// # Errors
 /// `AlreadyExists` with the key.
 pub(crate) fn refuse_duplicates(
-    view: &TableView,
+    (view, indexes): (&TableView, Option<&KeyIndexes>),
     unique: &UniqueKey,
     columns: &RecordBatch,
     goes: &dyn Fn(RowAt) -> bool,
@@ -112,7 +113,7 @@ pub(crate) fn refuse_duplicates(
     let new = NewKeys::of(view, unique, columns, |keys, repeated| {
         Err(taken_twice(&keys.shown(repeated.later, definition, unique)))
     })?;
-    let (placed, found) = new.found(view, unique)?;
+    let (placed, found) = new.found((view, indexes), unique)?;
     let stays = |(_, place): &&(usize, u64)| placed.row_at(*place).is_some_and(|row| !goes(row));
     match found.iter().filter(stays).min() {
         None => Ok(()),
@@ -281,13 +282,15 @@ impl NewKeys {
     }
 
     /// The rows of the table with these keys.
-    fn found(&self, view: &TableView, unique: &UniqueKey) -> Result<Found> {
-        // A draft has rows that the index lacks.
-        if self.times.is_none() && !view.snapshot().is_draft() {
-            let indexes = view.engine().key_indexes();
-            if let Some(found) = indexes.find(view, unique, (&self.keys, &self.table))? {
-                return Ok(found);
-            }
+    fn found(
+        &self,
+        (view, indexes): (&TableView, Option<&KeyIndexes>),
+        unique: &UniqueKey,
+    ) -> Result<Found> {
+        if let Some(indexes) = indexes.filter(|_| self.times.is_none())
+            && let Some(found) = indexes.find(view, unique, (&self.keys, &self.table))?
+        {
+            return Ok(found);
         }
         let known = view.key_range().unwrap_or(KeyRange::EMPTY);
         let times = self

@@ -8,7 +8,8 @@
 //! - An entry holds a fingerprint of the key. That of a single column of up to 8 bytes is the value itself; of other keys, rows with
 //!   the fingerprint are read before they count.
 //! - It is of columns of the types that they have: where one gets a wider type, it is made anew.
-//! - Only whoever has the turn of the table's keys uses it, so that snapshots never go back.
+//! - Only whoever has the turn of the table's keys uses it, so that snapshots never go back. A transaction has its own for the tables
+//!   that it changes: each change of its draft counts as a commit, and whoever comes with an older view reads the table.
 //!
 //! Rejected for now: an order of hashes on disk with Bloom filters per run. It would serve keys that are more than memory
 //! holds, at the price of writing each key several times (docs/decisions/unique.md).
@@ -31,6 +32,8 @@ const ENTRY_BYTES: usize = size_of::<Entry>() + 1;
 const PIECE_BYTES: usize = 512;
 /// Entries of rows that are gone are left out once they are more than the others, and more than so many.
 const MIN_STALE: usize = 1 << 16;
+/// The indexes of one transaction take so small a part of what those of the engine may take.
+const SHARE_OF_TRANSACTION: u64 = 8;
 
 /// The indexes of the tables of an engine.
 pub(crate) struct KeyIndexes {
@@ -79,6 +82,11 @@ impl KeyIndexes {
             max_bytes,
             tables: Mutex::default(),
         }
+    }
+
+    /// Indexes for one transaction.
+    pub(crate) fn of_transaction(&self) -> Self {
+        Self::new(self.seed, self.max_bytes / SHARE_OF_TRANSACTION)
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -173,8 +181,16 @@ impl KeyIndex {
             found.is_ok()
         };
         let covered: Vec<(CommitNo, u32)> = match open.first().zip(self.of_open.first_key_value()) {
-            // Those that came first are covered first.
-            Some((first, (known, _))) if *known == (first.commit, first.number) => return,
+            // Those that came first are covered first, but for those of a transaction, which become files all at once.
+            Some((first, (known, _)))
+                if *known == (first.commit, first.number)
+                    && self
+                        .of_open
+                        .last_key_value()
+                        .is_none_or(|(last, _)| is_open(last)) =>
+            {
+                return;
+            }
             _ => { self.of_open.keys() }
                 .filter(|name| !is_open(name))
                 .copied()

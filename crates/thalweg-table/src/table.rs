@@ -8,6 +8,7 @@ use crate::definition::TableDefinition;
 use crate::drafts::Drafts;
 use crate::engine::Engine;
 use crate::error::query;
+use crate::key_index::KeyIndexes;
 use crate::range::KeyRange;
 use crate::rows::RowWriter;
 use crate::scan::NamedTable;
@@ -100,6 +101,14 @@ impl Table {
     /// The transaction that it belongs to.
     pub(crate) fn drafts(&self) -> Option<&Arc<Drafts>> {
         self.drafts.as_ref()
+    }
+
+    /// The unique keys in memory of its views, those of its transaction if it belongs to one. `None`: they are not worth their while.
+    pub(crate) fn key_indexes(&self, view: &TableView) -> Option<&KeyIndexes> {
+        match &self.drafts {
+            None => Some(self.engine.key_indexes()),
+            Some(drafts) => drafts.key_indexes(view.row_count()),
+        }
     }
 
     /// Whether it belongs to a transaction.

@@ -482,7 +482,8 @@ impl Changed {
             Piece::Open(open) => open.commit > base,
         };
         let checked = each_keys(&own, unique, &is_own, &mut |keys| {
-            refuse_duplicates(&newest, unique, &keys, &goes)
+            let indexes = newest.engine().key_indexes();
+            refuse_duplicates((&newest, Some(indexes)), unique, &keys, &goes)
         });
         checked.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => query(format!(
