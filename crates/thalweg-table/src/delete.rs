@@ -33,7 +33,7 @@ use thalweg_kernel::{
 const MAX_CONFLICTS: u32 = 64;
 /// After an attempt that took so long and lost, the next one has the turn of its table.
 const LONG_NS: u64 = 50_000_000;
-/// Open rows of a table that are hidden, from which on they become blocks if they are half of all.
+/// Hidden open rows of a table, in as many commits at least, from which on open rows become blocks if half of all are hidden.
 const MANY_HIDDEN_ROWS: u64 = 256;
 
 impl Table {
@@ -143,17 +143,21 @@ impl Table {
         Ok(rows)
     }
 
-    /// Makes blocks of the open rows of the table where many of them are hidden: every statement reads them all until then, and of a
-    /// small table whose rows change again and again they would be many more than it has. What fails is done later, with the others.
+    /// Makes blocks of the open rows of the table where these are of many commits and most of them are hidden: every statement reads
+    /// them all until then, and a small table whose rows change one by one would have many more than are left. What fails is done
+    /// later, with the others.
     fn encode_hidden_rows(&self) {
         let Ok(view) = self.view() else { return };
         let hidden = view.snapshot().hidden_open_rows();
         if hidden < MANY_HIDDEN_ROWS {
             return;
         }
-        let open = view.snapshot().open_rows();
-        let open: u64 = open.map(|open| u64::from(open.part.rows)).sum();
-        if hidden >= open / 2 {
+        let (mut parts, mut rows) = (0, 0);
+        for open in view.snapshot().open_rows() {
+            parts += 1;
+            rows += u64::from(open.part.rows);
+        }
+        if parts >= MANY_HIDDEN_ROWS && hidden >= rows / 2 {
             let _ = self.engine().kernel().encode_open_rows(self.id());
         }
     }
