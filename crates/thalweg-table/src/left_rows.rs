@@ -2,14 +2,14 @@
 //!
 //! Invariants: a summary is of the rows of one block that one mask leaves, computed from these rows, so that it is as exact as one
 //! of the index, whatever was deleted. It is found for this mask alone: one position more, and it is another one. Those of the blocks of
-//! an item together are found for the very list of its masks, which is kept with them: another list is never at its address.
+//! an item together are found for the very list of its masks, whose address no other list gets while they are kept.
 //!
 //! Rejected: to take sums of what is deleted away from sums of all. A deleted outlier leaves nothing of the digits of a sum of
 //! floats, and no minimum or maximum comes from a difference.
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use thalweg_kernel::index::{Entry, ItemName, Place};
 use thalweg_kernel::masks::{MaskList, Positions};
 use thalweg_kernel::summary::ColumnSummary;
@@ -19,8 +19,8 @@ use thalweg_kernel::{TableId, TableSnapshot};
 const CACHE_BYTES: u64 = 32 << 20;
 /// Bytes of a kept block beside its columns and its mask.
 const BLOCK_BYTES: usize = 160;
-/// Items of which the blocks are summed up, at most.
-const ITEMS: usize = 4_096;
+/// Memory for the sums of items.
+const ITEMS_BYTES: u64 = 8 << 20;
 
 /// A block of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +93,8 @@ impl MaskedItem {
 
 /// The rows that masks leave of an item, as summaries.
 struct LeftOfItem {
-    masks: Arc<MaskList>,
+    /// Keeps their address, so that no other list gets it, and lets go of what was in it.
+    masks: Weak<MaskList>,
     rows: u64,
     columns: Vec<ColumnSummary>,
 }
@@ -108,17 +109,23 @@ impl Weighter<BlockName, Arc<LeftRows>> for Weigh {
     }
 }
 
+impl Weighter<(TableId, ItemName), Arc<LeftOfItem>> for Weigh {
+    fn weight(&self, _: &(TableId, ItemName), left: &Arc<LeftOfItem>) -> u64 {
+        (BLOCK_BYTES + left.columns.len() * size_of::<ColumnSummary>()) as u64
+    }
+}
+
 /// The summaries of a database.
 pub(crate) struct AllLeftRows {
     blocks: Cache<BlockName, Arc<LeftRows>, Weigh>,
-    items: Cache<(TableId, ItemName), Arc<LeftOfItem>>,
+    items: Cache<(TableId, ItemName), Arc<LeftOfItem>, Weigh>,
 }
 
 impl Default for AllLeftRows {
     fn default() -> Self {
         Self {
             blocks: Cache::with_weighter(1_000, CACHE_BYTES, Weigh),
-            items: Cache::new(ITEMS),
+            items: Cache::with_weighter(1_000, ITEMS_BYTES, Weigh),
         }
     }
 }
@@ -156,7 +163,7 @@ impl AllLeftRows {
         wanted: &[ColumnSummary],
     ) -> Option<(u64, Vec<ColumnSummary>)> {
         let left = self.items.get(&(item.table, item.name))?;
-        if !Arc::ptr_eq(&left.masks, &item.masks) {
+        if !std::ptr::eq(left.masks.as_ptr(), Arc::as_ptr(&item.masks)) {
             return None;
         }
         Some((left.rows, columns_of(&left.columns, wanted)?))
@@ -165,7 +172,7 @@ impl AllLeftRows {
     /// Keeps summaries of the rows that are left of an item.
     pub(crate) fn keep_item(&self, item: MaskedItem, rows: u64, columns: Vec<ColumnSummary>) {
         let left = LeftOfItem {
-            masks: item.masks,
+            masks: Arc::downgrade(&item.masks),
             rows,
             columns,
         };
