@@ -107,10 +107,15 @@ impl KeyTurns {
         let interrupted =
             || query("it was interrupted while others stored keys, and nothing was stored");
         let turn = self.turns.wait(closed, go_on)?.ok_or_else(interrupted)?;
-        let mut under_way = self.under_way.lock();
-        while !is_free(&under_way) {
+        loop {
+            let mut under_way = self.under_way.lock();
+            if is_free(&under_way) {
+                break;
+            }
             self.fewer.wait_for(&mut under_way, LOOKS_EACH);
+            drop(under_way);
             closed.check()?;
+            // Not with the lock: it may take long.
             if !go_on() {
                 return Err(interrupted());
             }
