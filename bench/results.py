@@ -1,4 +1,4 @@
-"""What a benchmark has measured, line by line, and the bars that it is judged by."""
+"""The figures of a benchmark, line by line, and the bars that it is judged by."""
 
 import json
 import statistics

@@ -124,7 +124,7 @@ def hashed(all_values):
 
 
 def difference(rows, record, labels):
-    """What is wrong with the answer of a query: its kind and what is shown of it; None if nothing is.
+    """The kind of error of an answer and what is shown of it; None if the answer is right.
 
     An expected hash says so itself, so hash-threshold need not be known.
     """
@@ -170,7 +170,7 @@ def statement_kind(sql):
 
 
 class Count:
-    """What has become of the records of a folder."""
+    """Counts of the outcomes of the records of a folder."""
 
     def __init__(self):
         self.files = 0

@@ -285,7 +285,7 @@ fn scan(view: &TableView, request: ScanRequest) -> Result<()> {
     Ok(())
 }
 
-/// What is done with a database that lies.
+/// Uses a database that lies in every way.
 type Use = fn(&SimEnv) -> Result<()>;
 
 #[test]

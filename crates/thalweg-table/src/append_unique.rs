@@ -246,7 +246,8 @@ fn store_beside_others(
     let done = table.change_rows_once(asked.durability, &mut plan, &mut || {
         entered = held.take().map(|(turn, keys)| turns.pass_on(turn, keys));
     });
-    drop(entered);
+    // The turn too, which is still held where nothing was to be committed: no sync is waited for with it.
+    drop((entered, held));
     let done = done?.map(|_| stored.rows);
     if done == Some(0) {
         flush_for_none(table)?;

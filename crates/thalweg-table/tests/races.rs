@@ -94,7 +94,7 @@ struct Owner<'a> {
     engine: &'a Engine,
     table: Table,
     has_keys: bool,
-    /// What a change of times and values is of the keys.
+    /// The change of the keys by a change of times and values.
     other_keys: AddedKeys,
     id: i64,
     rng: Rng,
@@ -301,7 +301,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// What a statement may fail with that only touches rows of its own: it has changed nothing then.
+/// The errors of a statement that only touches rows of its own: it has changed nothing then.
 fn has_lost_races(error: &Error) -> bool {
     let is_of_transaction = error.message().contains("again and again");
     error.kind() == ErrorKind::Conflict || error.kind() == ErrorKind::Query && is_of_transaction

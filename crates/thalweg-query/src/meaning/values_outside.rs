@@ -192,7 +192,7 @@ impl Value {
         self.named("value")
     }
 
-    /// What is equal by `=` if two of these values are the same.
+    /// Two expressions for `=`: both are equal exactly where two of these values are the same.
     fn keys(&self, of: &Expr) -> Result<[(&'static str, Expr); 2]> {
         let instead = Expr::Literal(self.instead_of_null.clone(), None);
         let known = when(of.clone().is_null(), instead).otherwise(of.clone())?;

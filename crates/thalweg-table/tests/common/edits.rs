@@ -50,7 +50,7 @@ fn constant(value: i64) -> Option<Constant> {
 }
 
 impl Whole {
-    /// What a model says.
+    /// The rows that a model has.
     pub(super) fn of_model(model: &Model) -> Self {
         let sorted = model.sorted(KeyRange::ALL);
         Self {
@@ -59,7 +59,7 @@ impl Whole {
         }
     }
 
-    /// What a database has.
+    /// The rows that a database has.
     pub(super) fn read(engine: &Engine) -> Result<Self> {
         let view = engine.table("Events")?.view()?;
         let added = { view.definition().columns().get(5) }
