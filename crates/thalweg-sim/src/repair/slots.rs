@@ -128,9 +128,10 @@ fn repair_with_loss(
     let is_comparable = patient.surely_proven == patient.commit
         && found.keys().eq(want.keys())
         && is_of_one_epoch(&patient.sim);
-    // Where blocks alone are given up, a repair tries no other start, in which they may not be needed.
+    // Where blocks alone are given up, or pages of fragments, a repair tries no other start, in which they may not be needed.
     let gave_up_blocks = |report: &RepairReport| {
-        !report.given_up.is_empty() && report.given_up.iter().all(|lost| is_block(patient, lost))
+        let is_item = |lost: &Damage| is_block(patient, lost) || is_in_fragment(lost);
+        !report.given_up.is_empty() && report.given_up.iter().all(is_item)
     };
     let has_less = match loss {
         Loss::OneRead => found != *want,
@@ -158,6 +159,11 @@ fn is_block(patient: &Patient, lost: &Damage) -> bool {
         let names = [segment_name(block.file), fragment_name(block.file)];
         block.offset == lost.offset && names.contains(&lost.file)
     })
+}
+
+/// Whether the damage lies in a fragment, which a commit after the checkpoint may have added.
+fn is_in_fragment(lost: &Damage) -> bool {
+    lost.commits.is_none() && lost.file.extension() == Some("frag".as_ref())
 }
 
 /// Checks that the check of a database reports that it could not read a slot.
