@@ -3,8 +3,8 @@
 use crate::block::EncodedBlock;
 use crate::ids::{CommitNo, TableId};
 use crate::index::Entry;
-use crate::masks::MaskEdit;
-use crate::orders::{AddHead, OrdersEdit, ReplaceEdit};
+use crate::masks::{MaskEdit, PartMask};
+use crate::orders::{AddHead, OrderReplace, OrdersEdit, ReplaceEdit};
 use crate::rows_part::RowsPart;
 use crate::state::TableSnapshot;
 use bytes::Bytes;
@@ -127,8 +127,8 @@ impl Commit {
         self.edits.iter().flat_map(Edit::fragments)
     }
 
-    /// Whether it does nothing but free space.
-    pub(crate) fn frees_space(&self) -> bool {
+    /// Whether it stores nothing: it takes away, or moves what there is.
+    fn stores_nothing(&self) -> bool {
         // A definition that takes the place of another one goes with the orders that it does not name any more.
         let drops_orders = |edit: &Edit| matches!(edit, Edit::Orders(edit) if edit.frees_space());
         let may_define = self.edits.iter().any(drops_orders);
@@ -137,9 +137,29 @@ impl Commit {
             Edit::SetDefinition { .. } => may_define,
             edit => drops_orders(edit),
         };
-        let is_plain = self.rows.is_empty() && self.groups.is_empty();
+        // Open rows that are all deleted are covered by no blocks.
+        let covers_alone =
+            |group: &GroupPart| group.blocks.is_empty() && group.head.covers.is_some();
+        self.rows.is_empty() && self.groups.iter().all(covers_alone) && self.edits.iter().all(frees)
+    }
+
+    /// Whether it does nothing but free space.
+    pub(crate) fn frees_space(&self) -> bool {
         // Masks beside a replacement are those of what it moves, or of the borders of a range that it deletes.
-        is_plain && !self.edits.is_empty() && self.edits.iter().all(frees)
+        self.stores_nothing() && !(self.edits.is_empty() && self.groups.is_empty())
+    }
+
+    /// Whether a caller may ask for it to free space: tables are dropped, or rows deleted by runs of blocks or by whole parts of open
+    /// rows.
+    pub(crate) fn may_free_much(&self) -> bool {
+        let has_runs = |order: &OrderReplace| !order.removed_runs().is_empty();
+        let frees = |edit: &Edit| match edit {
+            Edit::DropTable { .. } => true,
+            Edit::Replace(edit) => edit.orders.iter().any(has_runs),
+            _ => false,
+        };
+        let mut parts = self.masks.iter().flat_map(|edit| &edit.parts);
+        self.stores_nothing() && (self.edits.iter().any(frees) || parts.any(PartMask::is_whole))
     }
 
     /// Whether it does nothing but drop tables.

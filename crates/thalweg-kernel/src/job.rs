@@ -111,7 +111,7 @@ impl CoverJob {
 pub(crate) struct Wants {
     /// Somebody waits for a sync.
     pub(crate) sync: bool,
-    /// Somebody drops a table, or is about to remove files.
+    /// Somebody drops a table, deletes a range, or is about to remove files.
     pub(crate) freed_space: bool,
 }
 
@@ -139,10 +139,10 @@ impl Job {
         }
     }
 
-    /// Drops tables and does nothing else, or comes before files are removed.
+    /// Somebody may ask for it to free space, or it comes before files are removed.
     pub(crate) fn frees_space(&self) -> bool {
         match self {
-            Self::Commit(commit) | Self::CommitLater(commit) => commit.drops_tables(),
+            Self::Commit(commit) | Self::CommitLater(commit) => commit.may_free_much(),
             Self::Move(_) | Self::Cover(_) => false,
             Self::CheckpointToFree => true,
             Self::Flush | Self::Checkpoint { .. } => false,

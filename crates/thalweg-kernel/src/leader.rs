@@ -375,7 +375,12 @@ impl Leader {
         if self.working.since_checkpoint.is_full() && !commit.drops_tables() {
             self.settle(std::mem::take(sync)).map_err(fatal)?;
             *settled = done;
-            self.ordinary_checkpoint(false)?;
+            match self.ordinary_checkpoint(false) {
+                Err(error) if error.finds_no_room() && self.as_drop(&commit).is_some() => {
+                    self.checkpoint(false, Purpose::CheckpointToFree)?
+                }
+                done => done?,
+            };
         }
         self.accept(commit)
     }

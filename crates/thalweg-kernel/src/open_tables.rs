@@ -50,10 +50,29 @@ impl Open {
 
     /// The rows of a part of a commit that is open.
     pub(crate) fn rows_of_part(&self, commit: CommitNo, number: u32) -> Option<u32> {
+        let (rows, _) = self.part(commit, number)?;
+        Some(rows)
+    }
+
+    /// The bytes of a part of a commit that is open.
+    pub(crate) fn bytes_of_part(&self, commit: CommitNo, number: u32) -> Option<u32> {
+        let (_, bytes) = self.part(commit, number)?;
+        Some(bytes)
+    }
+
+    /// Bytes of the rows of the commits up to `covered`.
+    pub(crate) fn bytes_up_to(&self, covered: CommitNo) -> u64 {
+        let covers = |(commit, ..): &&(CommitNo, u32, u32)| *commit <= covered;
+        let counts = self.counts.iter().take_while(covers);
+        counts.map(|(.., bytes)| u64::from(*bytes)).sum()
+    }
+
+    /// Rows and bytes of a part of a commit that is open.
+    fn part(&self, commit: CommitNo, number: u32) -> Option<(u32, u32)> {
         let first = self.counts.partition_point(|(other, ..)| *other < commit);
         let at = first.checked_add(usize::try_from(number).ok()?)?;
-        let (of, rows, _) = self.counts.get(at)?;
-        (*of == commit).then_some(*rows)
+        let (of, rows, bytes) = self.counts.get(at)?;
+        (*of == commit).then_some((*rows, *bytes))
     }
 
     /// The first commit of which rows are open.

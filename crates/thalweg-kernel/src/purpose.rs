@@ -9,8 +9,9 @@ pub(crate) enum Purpose {
     Rows,
     /// Commits that free no space and change pages of an index, or add files: they change more than the frame holds.
     Pages,
-    /// Drops: they leave room for the checkpoints that remove the files.
-    Drop,
+    /// Drops, and deletions that free as much: they leave room for the checkpoints that remove the files, which are shorter by the
+    /// open rows that go.
+    Drop { open_bytes: u64 },
     /// Replacements and ordinary checkpoints come by themselves, again and again: they leave room for a drop and all that
     /// it takes.
     Replacement,
@@ -30,7 +31,7 @@ impl Purpose {
     pub(crate) fn kept_checkpoints(self) -> Option<u64> {
         match self {
             Self::Rows | Self::Pages => None,
-            Self::Drop | Self::CheckpointToFree => Some(0),
+            Self::Drop { .. } | Self::CheckpointToFree => Some(0),
             Self::Replacement | Self::Checkpoint => Some(MIN_RESERVE_CHECKPOINTS),
         }
     }

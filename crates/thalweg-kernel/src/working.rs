@@ -8,6 +8,7 @@
 //! rows are appended after what published states can see. No commit, and nothing that is done for each commit, walks all
 //! tables: that is left to checkpoints.
 
+mod freed;
 mod hidden;
 mod runs;
 mod trees;
@@ -38,6 +39,7 @@ use crate::state::DbState;
 use crate::summary::ColumnSummary;
 use crate::table_state::TableState;
 use bytes::Bytes;
+pub(crate) use freed::FreedBytes;
 use hidden::{Folded, Hidden, mask_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

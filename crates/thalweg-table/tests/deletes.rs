@@ -374,6 +374,38 @@ fn a_range_counts_the_rows_that_are_left_of_it() {
     assert!(kept.into_iter().eq((0..6_080).filter(is_kept)));
 }
 
+/// Else each checkpoint would have them until they make a block.
+#[test]
+fn open_rows_that_are_all_deleted_take_no_room_any_more() {
+    let table = table();
+    // Each batch is raw rows of a commit.
+    for first in (0..6_000).step_by(100) {
+        table
+            .append([Ok(batch(&table, first..first + 100))], PROCESS)
+            .unwrap();
+    }
+    let open = || {
+        let view = table.view().unwrap();
+        let rows = view
+            .snapshot()
+            .open_rows()
+            .map(|open| u64::from(open.part.rows));
+        rows.collect::<Vec<_>>()
+    };
+    let before = open();
+    let rows: u64 = before.iter().sum();
+    assert!(rows > 2_000, "{before:?}");
+    let first = 6_000 - rows.cast_signed();
+    // All but one of the newest hundred.
+    let deleted = table.delete_range(KeyRange::from(first..=5_998), PROCESS);
+    assert_eq!(deleted.unwrap(), rows - 1);
+    assert_eq!(open(), [100]);
+    assert_eq!(table.view().unwrap().row_count(), 6_000 - (rows - 1));
+    let deleted = table.delete_range(KeyRange::ALL, PROCESS);
+    assert_eq!(deleted.unwrap(), 6_000 - (rows - 1));
+    assert_eq!(table.view().unwrap().row_count(), 0);
+}
+
 /// Whoever is told that nothing is left to delete relies on it, whatever level the deletion before had.
 #[test]
 fn a_durable_deletion_that_finds_nothing_makes_those_before_it_durable() {

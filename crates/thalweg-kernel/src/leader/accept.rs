@@ -5,26 +5,70 @@
 
 use super::{Leader, no_epoch};
 use crate::change::Change;
-use crate::commit::{Commit, Edit};
+use crate::commit::{Commit, Edit, GroupPart};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failure::{Failure, Outcome, fatal};
-use crate::ids::{CommitNo, FileId, LogPosition};
+use crate::ids::{CommitNo, FileId, LogPosition, TableId};
 use crate::index::HeldPages;
 use crate::limits::{check_changed, check_commit, check_frame};
 use crate::lowered::{build, lower};
+use crate::orders::AddHead;
 use crate::purpose::Purpose;
 use crate::space_estimates::MIN_RESERVE_CHECKPOINTS;
 use std::sync::Arc;
 
+/// Deleted open rows of fewer bytes are covered with others, unless space is short.
+const MIN_COVERED_BYTES: u64 = 16 << 10;
+
 impl Leader {
     /// Puts a commit after the pending frames and applies it.
     pub(super) fn accept(&mut self, commit: Commit) -> Outcome<CommitNo> {
-        let drops_tables = commit.drops_tables();
-        let accepted = self.accept_or_refuse(commit);
-        if drops_tables && accepted.as_ref().is_err_and(Failure::finds_no_room) {
+        let as_drop = self.as_drop(&commit);
+        let masks = commit.masks.iter().filter(|edit| !edit.parts.is_empty());
+        let deletes_open: Vec<TableId> = masks.map(|edit| edit.table).collect();
+        let accepted = self.accept_or_refuse(commit, as_drop);
+        if as_drop.is_some() && accepted.as_ref().is_err_and(Failure::finds_no_room) {
             self.call_for_checkpoint_to_drop();
         }
-        accepted
+        let number = accepted?;
+        for table in deletes_open {
+            self.cover_deleted(table)?;
+        }
+        Ok(number)
+    }
+
+    /// Covers open rows that are all deleted, by a commit of its own: else each checkpoint has them until they would make blocks, and
+    /// on a full disk they keep the room that they were deleted for. A few bytes may stay where there is space.
+    fn cover_deleted(&mut self, table: TableId) -> Outcome<()> {
+        let Some(front) = self.working.deleted_front(table) else {
+            return Ok(());
+        };
+        if front.bytes < MIN_COVERED_BYTES && !self.supply.is_short() {
+            return Ok(());
+        }
+        let Some(state) = self.working.table(table) else {
+            return Ok(());
+        };
+        let head = AddHead {
+            covers: Some(front.last),
+            left_out: front.rows,
+            ..AddHead::of_rows(table, state.definition_version)
+        };
+        let cover = Commit {
+            groups: vec![GroupPart {
+                head,
+                blocks: Vec::new(),
+            }],
+            ..Commit::default()
+        };
+        let as_drop = Purpose::Drop {
+            open_bytes: front.bytes,
+        };
+        match self.accept_or_refuse(cover, Some(as_drop)) {
+            // They stay until they are covered with others.
+            Err(Failure::Refused(_)) => Ok(()),
+            done => done.map(|_| ()),
+        }
     }
 
     /// Calls for the checkpoint that lets a refused drop go on, if one before it keeps it waiting: each time, since the snapshots
@@ -37,7 +81,12 @@ impl Leader {
         }
     }
 
-    fn accept_or_refuse(&mut self, mut commit: Commit) -> Outcome<CommitNo> {
+    /// `as_drop`: see [`Leader::as_drop`].
+    fn accept_or_refuse(
+        &mut self,
+        mut commit: Commit,
+        as_drop: Option<Purpose>,
+    ) -> Outcome<CommitNo> {
         if let Some(stored) = commit
             .producer
             .as_ref()
@@ -51,7 +100,7 @@ impl Leader {
             .and_then(|()| self.working.cut_runs(&mut commit, &*self.store))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
-        if commit.drops_tables() {
+        if as_drop.is_some() {
             self.make_room_to_drop()?;
             self.ensure_epoch_to_drop()?;
         } else {
@@ -78,11 +127,13 @@ impl Leader {
         let frame_bytes = self.builder.frame_bytes() as u64;
         check_frame(frame_bytes).map_err(Failure::Refused)?;
         let page_bytes = pages.bytes();
-        let purpose = match lowered.frees_space {
-            true if lowered.changes.iter().any(drops_table) => Purpose::Drop,
-            true => Purpose::Replacement,
-            false if page_bytes > 0 || lowered.changes.iter().any(adds_files) => Purpose::Pages,
-            false => Purpose::Rows,
+        let purpose = match (as_drop, lowered.frees_space) {
+            (Some(as_drop), _) => as_drop,
+            (None, true) => Purpose::Replacement,
+            (None, false) if page_bytes > 0 || lowered.changes.iter().any(adds_files) => {
+                Purpose::Pages
+            }
+            (None, false) => Purpose::Rows,
         };
         let blocks = lowered.blocks.iter().flatten();
         let blocks_bytes: u64 = blocks.map(|block| block.len() as u64).sum();
@@ -91,11 +142,11 @@ impl Leader {
         self.room(frame_bytes, in_checkpoints, purpose)?;
         let at = self.push_frame(number, lowered.blocks, lowered.is_small)?;
         let mut changes = lowered.changes;
-        if changes.iter().any(frees_files) {
+        if as_drop.is_some() || changes.iter().any(frees_files) {
             self.due.expect_garbage();
-            if changes.iter().any(drops_table) {
-                self.dropped.note(number, self.written_segment());
-            }
+        }
+        if as_drop.is_some() {
+            self.dropped.note(number, self.written_segment());
         }
         let fragments: Vec<FileId> = changes.iter().flat_map(fragment_files).collect();
         self.working
@@ -164,8 +215,4 @@ fn frees_files(change: &Change) -> bool {
         Change::Edit(Edit::Orders(edit)) => edit.frees_space(),
         _ => false,
     }
-}
-
-fn drops_table(change: &Change) -> bool {
-    matches!(change, Change::Edit(Edit::DropTable { .. }))
 }

@@ -6,11 +6,13 @@
 //! the checkpoint that begins an epoch, and for those before files are removed.
 
 use super::{Leader, UNSYNCED_LIMIT_BYTES, no_epoch};
+use crate::commit::Commit;
 use crate::failure::{Failure, Outcome, fatal};
 use crate::log_writer::LogWriter;
 use crate::purpose::Purpose;
 use crate::segment_supply::Wanted;
-use crate::space_estimates::CLEANING_CHECKPOINTS;
+use crate::space_estimates::{CLEANING_CHECKPOINTS, MIN_RESERVE_CHECKPOINTS};
+use crate::working::FreedBytes;
 
 impl Leader {
     /// Keeps what a recovery would have to write again so short that there is room for it on a full disk; returns how long it may
@@ -56,7 +58,7 @@ impl Leader {
             Purpose::Rows => is_full || tail_bytes > tail_room,
             Purpose::Pages => is_full || !supply.has_least_reserve(tail_bytes),
             Purpose::Replacement => tail_bytes > tail_room,
-            Purpose::Drop | Purpose::Checkpoint | Purpose::CheckpointToFree => false,
+            Purpose::Drop { .. } | Purpose::Checkpoint | Purpose::CheckpointToFree => false,
         };
         if needs_reserve {
             let renewed = supply.ensure_reserve(tail_bytes);
@@ -75,7 +77,7 @@ impl Leader {
                 tail_bytes: tail_bytes.max(log.unsynced_bytes()),
                 // On a copy-on-write file system it is the free space that must take the checkpoints (`make_room_to_drop`).
                 checkpoints: match purpose {
-                    Purpose::Drop => CLEANING_CHECKPOINTS,
+                    Purpose::Drop { .. } => CLEANING_CHECKPOINTS,
                     Purpose::CheckpointToFree => 1,
                     _ => 0,
                 },
@@ -91,12 +93,33 @@ impl Leader {
         self.log.as_mut().ok_or_else(|| fatal(no_epoch()))
     }
 
+    /// Room for so many checkpoints after such a frame.
+    fn room_for_checkpoints(&self, checkpoints: u64, purpose: Purpose) -> u64 {
+        let room = self.supply.sizes.room_for_checkpoints(checkpoints);
+        match purpose {
+            Purpose::Drop { open_bytes } => room.saturating_sub(checkpoints * open_bytes),
+            _ => room,
+        }
+    }
+
+    /// What a commit is as a drop, if it frees more than the beginning of an epoch and the checkpoints take that come before its
+    /// files are removed. Deletions that free less would use up the reserve one after the other.
+    pub(super) fn as_drop(&self, commit: &Commit) -> Option<Purpose> {
+        if !commit.may_free_much() {
+            return None;
+        }
+        let FreedBytes { blocks, open } = self.working.freed_by(commit);
+        let as_drop = Purpose::Drop { open_bytes: open };
+        let needed = self.room_for_checkpoints(MIN_RESERVE_CHECKPOINTS, as_drop);
+        (blocks.saturating_add(open) > needed).then_some(as_drop)
+    }
+
     /// Whether a frame finds room in the segment that is written to.
     pub(super) fn fits(&self, frame_bytes: u64, in_checkpoints: u64, purpose: Purpose) -> bool {
         let Some(log) = &self.log else { return false };
         let kept = match (log.is_reserve(), purpose) {
             (false, _) => Some(0),
-            (true, Purpose::Drop)
+            (true, Purpose::Drop { .. })
                 if self.dropped.is_since_checkpoint() && !self.supply.is_given_back() =>
             {
                 Some(CLEANING_CHECKPOINTS)
@@ -106,7 +129,7 @@ impl Leader {
         let kept_bytes = match kept {
             None => return false,
             Some(0) => 0,
-            Some(kept) => self.supply.sizes.room_for_checkpoints(kept) + in_checkpoints,
+            Some(kept) => self.room_for_checkpoints(kept, purpose) + in_checkpoints,
         };
         log.fits(frame_bytes + kept_bytes)
     }

@@ -41,6 +41,13 @@ pub struct PartMask {
     pub positions: Positions,
 }
 
+impl PartMask {
+    /// Whether it hides all rows of the section.
+    pub(crate) fn is_whole(&self) -> bool {
+        u64::from(self.positions.rows()) == u64::from(self.rows)
+    }
+}
+
 /// The rows that a commit hides of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskEdit {
