@@ -20,9 +20,10 @@
 //!   them loses a block for every `split_fragment_bytes` of its size: a small file is rewritten for one short block, a large one
 //!   for as many as are worth its size, and blocks in the log need no file to be rewritten. What remains are the few short blocks
 //!   of large files in order; a file that is rewritten has none left, so that no file is rewritten again and again.
-//! - A block is due as well once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is. While the masks of
-//!   all tables take more than half of the room that there is for them, any deleted row is enough, except in files that the same
-//!   call has written: else rows that are deleted one by one meanwhile would have these written again and again.
+//! - A block is due for a job once a fifth of its rows is deleted, and a fragment once a fifth of all its rows is. For somebody who
+//!   calls `maintain`, and while the masks of all tables take more than half of the room that there is for them, any deleted row is
+//!   enough, except in files that the same call has written: else rows that are deleted one by one meanwhile would have these
+//!   written again and again.
 //! - Blocks are packed only where their rows fit in one block, so that no rows are written for nothing (`sizes`).
 //!
 //! Arrival. Blocks come in the order of their first commits, and of their numbers where these are equal. A step takes all blocks
@@ -61,8 +62,8 @@ const MAX_CONFLICTS: u32 = 16;
 
 impl Table {
     /// Puts late rows in order and short blocks together, as far as they were committed before the call, so that scans
-    /// need not merge them; rows that are in no block yet become blocks. Readers and writers go on meanwhile. Of a table with a
-    /// `retention`, rows that are older are deleted first.
+    /// need not merge them; rows that are in no block yet become blocks, and blocks and files with deleted rows are written anew
+    /// without these. Readers and writers go on meanwhile. Of a table with a `retention`, rows that are older are deleted first.
     ///
     /// ```
     /// # use thalweg_table::{self as thalweg, CreateOptions, Engine, EngineOptions, schema::schema_of_names};
@@ -104,7 +105,7 @@ impl Table {
             Err(error) if error.kind() == ErrorKind::Limit => None,
             done => Some(done?),
         };
-        let done = maintain(self, go_on)?;
+        let done = maintain(self, &Work::ALL, go_on)?;
         let expired = expired.map_or_else(|| expire(self, go_on), Ok)?;
         Ok(Maintained {
             steps: expired.steps + done.steps,
@@ -115,7 +116,7 @@ impl Table {
     /// As [`Self::maintain`], without deleting anything.
     pub(crate) fn put_in_order(&self) -> Result<Maintained> {
         self.engine().closed().check()?;
-        maintain(self, &|| true)
+        maintain(self, &Work::FOR_ROOM, &|| true)
     }
 }
 
@@ -150,10 +151,10 @@ fn expire(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
 /// Puts what was committed before this call in order. Files that are of no use any more are removed in the background, once that
 /// frees as much as the checkpoints that it needs take. A checkpoint holds the open rows of all tables: with one for each call,
 /// these would be written as often as there are tables.
-fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
+fn maintain(table: &Table, work: &Work<'_>, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
     // The process may have forked meanwhile: in the child nobody passes the turn on, so the wait has to end.
     let closed = table.engine().closed();
-    let done = put_in_order(table, &Work::ALL, &|| go_on() && closed.check().is_ok());
+    let done = put_in_order(table, work, &|| go_on() && closed.check().is_ok());
     if done.is_err() {
         closed.check()?;
     }
@@ -164,6 +165,8 @@ fn maintain(table: &Table, go_on: &dyn Fn() -> bool) -> Result<Maintained> {
 pub(crate) struct Work<'a> {
     /// One step of what is due, the most urgent kind first; else all there is.
     due: Option<Due>,
+    /// See [`Scope::any_deleted`].
+    any_deleted: bool,
     pace: &'a dyn Pace,
 }
 
@@ -171,13 +174,21 @@ impl<'a> Work<'a> {
     /// All there is, for somebody who waits for it.
     const ALL: Work<'static> = Work {
         due: None,
+        any_deleted: true,
         pace: &Unlimited,
+    };
+
+    /// The same, but what few deleted rows are worth only where masks take much room.
+    const FOR_ROOM: Work<'static> = Work {
+        any_deleted: false,
+        ..Self::ALL
     };
 
     /// A step of a job.
     pub(crate) fn of_job(due: Due, pace: &'a dyn Pace) -> Self {
         Self {
             due: Some(due),
+            any_deleted: false,
             pace,
         }
     }
@@ -232,6 +243,7 @@ pub(crate) fn put_in_order(
             until,
             size,
             due: work.due,
+            any_deleted: work.any_deleted,
             first_files: &mut first_files,
         };
         let planned = Step::plan(&view, scope, Sizes::new(&view, sizes), go_on);

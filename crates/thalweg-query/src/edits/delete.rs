@@ -1,9 +1,9 @@
-//! DELETE FROM and TRUNCATE: the rows of one table for which a condition holds, in one commit.
+//! DELETE FROM and TRUNCATE: the rows of one table for which a condition holds, also beside rows of others, in one commit.
 //!
 //! Invariants: a condition on the key alone never reads rows; every other one is a query over the rows with their places, as of
 //! one snapshot with all that its subqueries read.
 
-use super::{place_of, placed, prefixed, selecting};
+use super::{place_of, placed, prefixed, selecting, selecting_distinct};
 use crate::error::unsupported;
 use crate::parse::table_name;
 use crate::placed_table::STORED;
@@ -23,11 +23,13 @@ pub(crate) struct Deleting {
     pub(crate) if_exists: bool,
     /// The table as the statement names it, and the condition; `None`: all rows.
     condition: Option<(TableWithJoins, Expr)>,
+    /// The tables of USING.
+    others: Vec<TableWithJoins>,
     with: Option<With>,
 }
 
-const ONE_TABLE: &str = "DELETE takes one table, without USING and JOIN: DELETE FROM t WHERE id IN (SELECT id FROM other) looks at \
-                         others as well";
+const ONE_TABLE: &str =
+    "DELETE takes one table, others after USING: DELETE FROM t USING other WHERE other.id = t.id";
 
 impl Deleting {
     pub(crate) fn of(delete: &Delete, with: Option<&With>) -> Result<Self> {
@@ -35,7 +37,7 @@ impl Deleting {
         let [from] = &from[..] else {
             return Err(unsupported(ONE_TABLE));
         };
-        if delete.using.is_some() || !delete.tables.is_empty() || !from.joins.is_empty() {
+        if !delete.tables.is_empty() || !from.joins.is_empty() {
             return Err(unsupported(ONE_TABLE));
         }
         if delete.returning.is_some() || delete.output.is_some() {
@@ -51,11 +53,18 @@ impl Deleting {
         let TableFactor::Table { name, .. } = &from.relation else {
             return Err(unsupported(ONE_TABLE));
         };
+        let others = delete.using.clone().unwrap_or_default();
+        let every = || Expr::Value(Value::Boolean(true).into());
+        let condition = match &delete.selection {
+            Some(condition) => Some(condition.clone()),
+            // Each row goes, if there is one in the others.
+            None => (!others.is_empty()).then(every),
+        };
         Ok(Self {
             table: table_name(name)?,
             if_exists: false,
-            condition: { delete.selection.as_ref() }
-                .map(|condition| (from.clone(), condition.clone())),
+            condition: condition.map(|condition| (from.clone(), condition)),
+            others,
             with: with.cloned(),
         })
     }
@@ -70,6 +79,7 @@ impl Deleting {
                 table: table_name(&table.name)?,
                 if_exists: truncate.if_exists,
                 condition: None,
+                others: Vec::new(),
                 with: None,
             }),
             _ => Err(unsupported(
@@ -86,16 +96,22 @@ impl Deleting {
         let select = |what, from| {
             let columns = vec![SelectItem::UnnamedExpr(what)];
             let condition = Some(condition.clone());
-            selecting(self.with.as_ref(), columns, vec![from], condition)
-        };
-        let alone = |relation| TableWithJoins {
-            relation,
-            joins: Vec::new(),
+            let table = TableWithJoins {
+                relation: from,
+                joins: Vec::new(),
+            };
+            let from = std::iter::once(table).chain(self.others.iter().cloned());
+            let from = from.collect();
+            match self.others.is_empty() {
+                true => selecting(self.with.as_ref(), columns, from, condition),
+                // A row that goes with many of the others goes once.
+                false => selecting_distinct(self.with.as_ref(), columns, from, condition),
+            }
         };
         let (stored, _) = prefixed(STORED, &from.relation)?;
         let (placed, alias) = placed(&from.relation)?;
-        let rows = select(Expr::Value(Value::Boolean(true).into()), alone(stored))?;
-        Ok(Some((rows, select(place_of(&alias), alone(placed))?)))
+        let rows = select(Expr::Value(Value::Boolean(true).into()), stored)?;
+        Ok(Some((rows, select(place_of(&alias), placed)?)))
     }
 }
 

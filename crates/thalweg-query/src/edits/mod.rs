@@ -132,7 +132,27 @@ fn selecting(
     from: Vec<TableWithJoins>,
     condition: Option<Expr>,
 ) -> Result<DfStatement> {
-    let mut statement = written("SELECT true")?;
+    selecting_as("SELECT true", with, columns, from, condition)
+}
+
+/// The same with DISTINCT.
+fn selecting_distinct(
+    with: Option<&With>,
+    columns: Vec<SelectItem>,
+    from: Vec<TableWithJoins>,
+    condition: Option<Expr>,
+) -> Result<DfStatement> {
+    selecting_as("SELECT DISTINCT true", with, columns, from, condition)
+}
+
+fn selecting_as(
+    select: &str,
+    with: Option<&With>,
+    columns: Vec<SelectItem>,
+    from: Vec<TableWithJoins>,
+    condition: Option<Expr>,
+) -> Result<DfStatement> {
+    let mut statement = written(select)?;
     if let DfStatement::Statement(inner) = &mut statement
         && let SqlStatement::Query(inner) = &mut **inner
         && let SetExpr::Select(select) = &mut *inner.body

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use thalweg_table::engine::EngineOptions;
 use thalweg_table::schema::sql_type_name;
 use thalweg_table::time::key_to_text;
-use thalweg_table::{JobReport, KeyRange, Result, StoredView, TableTotals, TableView};
+use thalweg_table::{
+    Column, JobReport, KeyRange, Result, StoredView, TableTotals, TableView, default_in_sql,
+};
 
 fn texts<T: AsRef<str>>(values: impl IntoIterator<Item = Option<T>>) -> ArrayRef {
     Arc::new(values.into_iter().collect::<StringArray>())
@@ -29,6 +31,11 @@ fn numbers(values: impl IntoIterator<Item = u64>) -> ArrayRef {
 fn key_text(view: &TableView, key: Option<i64>) -> Option<String> {
     let column = view.definition().order_column()?;
     key.map(|key| key_to_text(&column.data_type, key))
+}
+
+/// An option as WITH of CREATE TABLE takes it.
+fn assigned(name: &str, value: &str) -> String {
+    format!("{name} = '{}'", value.replace('\'', "''"))
 }
 
 /// One row per stored table.
@@ -57,6 +64,11 @@ pub(super) fn tables(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
     };
     let layout = |view: &TableView| view.definition().layout().name();
     let time = |view: &TableView| Some(view.definition().order_column()?.name.clone());
+    let options = |view: &TableView| {
+        let options = view.definition().options();
+        let options = options.iter().map(|(name, value)| assigned(name, value));
+        options.collect::<Vec<_>>().join(", ")
+    };
     Ok(vec![
         all_texts(views.iter().map(TableView::name)),
         all_texts(views.iter().map(layout)),
@@ -69,6 +81,7 @@ pub(super) fn tables(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
         numbers(late_rows),
         key(|keys| keys.first),
         key(|keys| keys.last),
+        all_texts(views.iter().map(options)),
     ])
 }
 
@@ -270,13 +283,15 @@ struct StandardColumn {
     name: String,
     data_type: String,
     nullable: bool,
+    default: Option<String>,
 }
 
 /// One row per column of a stored table or a view; a view that cannot be read as things are has none.
 pub(super) fn standard_columns(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
     let mut columns = Vec::new();
-    let mut add = |table: &str, schema: &Schema| {
+    let mut add = |table: &str, schema: &Schema, of_table: &[Column]| {
         columns.extend((1..).zip(schema.fields()).map(|(place, field)| {
+            let column = of_table.iter().find(|column| column.name == *field.name());
             let data_type = sql_type_name(field.data_type());
             StandardColumn {
                 table: table.to_owned(),
@@ -284,17 +299,19 @@ pub(super) fn standard_columns(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
                 name: visible(field.name()).to_owned(),
                 data_type,
                 nullable: field.is_nullable(),
+                default: column.and_then(default_in_sql),
             }
         }));
     };
     for table in wanted.tables()? {
-        add(table.name(), table.definition().schema());
+        let definition = table.definition();
+        add(table.name(), definition.schema(), definition.columns());
     }
     let no_params = BoundParams::default();
     for view in wanted.views() {
         let resolver = Resolver::new(wanted.planner, wanted.view, &[], &no_params);
         if let Ok(schema) = views::schema_of(&resolver, &view) {
-            add(view.name(), &schema);
+            add(view.name(), &schema, &[]);
         }
     }
     let columns = || columns.iter();
@@ -306,5 +323,6 @@ pub(super) fn standard_columns(wanted: &Wanted<'_>) -> Result<Vec<ArrayRef>> {
         numbers(columns().map(|column| column.place)),
         all_texts(columns().map(|column| &column.data_type)),
         all_texts(columns().map(|column| nullable(column.nullable))),
+        texts(columns().map(|column| column.default.as_deref())),
     ])
 }

@@ -37,6 +37,8 @@ pub(super) struct Scope<'a> {
     pub(super) size: StepSize,
     /// Only what is due, the most urgent kind; else all there is.
     pub(super) due: Option<Due>,
+    /// A single deleted row has its block or file written anew.
+    pub(super) any_deleted: bool,
     /// The files that had blocks when the call began, once they were collected.
     pub(super) first_files: &'a mut Option<HashSet<FileId>>,
 }
@@ -109,6 +111,7 @@ impl Step {
             until,
             size,
             due,
+            any_deleted,
             first_files,
         } = scope;
         let list = BlockList::read(view)?;
@@ -132,8 +135,11 @@ impl Step {
                 let blocks = step.list.blocks.iter();
                 blocks.map(|block| block.address.file).collect()
             });
-            let deleted =
-                |step: &Self| step.due_for_deleted_rows(view, |file| first_files.contains(&file));
+            let goes_for_any =
+                any_deleted || view.engine().kernel().mask_bytes()? > MANY_MASKS_BYTES;
+            let deleted = |step: &Self| {
+                step.due_for_deleted_rows(view, |file| goes_for_any && first_files.contains(&file))
+            };
             step.find_packs(view, None, &deleted, &mut sizes, go_on)?;
         } else if step.merges.is_empty() {
             step.find_work_of_jobs(view, &stages, &mut sizes, go_on)?;
@@ -207,14 +213,15 @@ impl Step {
         (self.merged, self.until) = (CommitNo(0)..=newest, newest);
         self.kind = JobKind::DeletedRows;
         // A fifth of a file at least: where masks take much room, deletions themselves have further blocks rewritten.
-        self.packs = self.within_budget(self.due_for_deleted_rows(view, |_| false)?, true);
+        let due = self.due_for_deleted_rows(view, |_| false);
+        self.packs = self.within_budget(due, true);
         if !self.is_idle() {
             return Ok(());
         }
         self.kind = JobKind::ShortBlocks;
         for (until, stage) in stages {
             self.until = *until;
-            self.find_packs(view, *stage, &|_| Ok(Vec::new()), sizes, go_on)?;
+            self.find_packs(view, *stage, &|_| Vec::new(), sizes, go_on)?;
             if !self.is_idle() {
                 return Ok(());
             }
@@ -260,13 +267,13 @@ impl Step {
         &mut self,
         view: &TableView,
         stage: Option<Stage>,
-        others: &dyn Fn(&Self) -> Result<Vec<Range<usize>>>,
+        others: &dyn Fn(&Self) -> Vec<Range<usize>>,
         sizes: &mut Sizes<'_>,
         go_on: &dyn Fn() -> bool,
     ) -> Result<()> {
         loop {
             self.packs = self.short_neighbours(view, sizes, stage);
-            let others = others(self)?;
+            let others = others(self);
             let packs = std::mem::take(&mut self.packs);
             self.packs = self.within_budget([packs, others].concat(), stage.is_some());
             if !self.measure(&self.packs, sizes, go_on)? {
@@ -327,18 +334,16 @@ impl Step {
     }
 
     /// Blocks outside of fragments, and one block of each fragment, that are written anew because many of their rows are deleted.
-    /// Where masks of all tables take much room, any deleted row is enough in a file for which `may_go_for_any` returns true.
-    /// Leaves out what is written anew for a merge or a pack.
+    /// In a file for which `goes_for_any` returns true any deleted row is enough. Leaves out what is written anew for a merge or a
+    /// pack.
     fn due_for_deleted_rows(
         &self,
         view: &TableView,
-        may_go_for_any: impl Fn(FileId) -> bool,
-    ) -> Result<Vec<Range<usize>>> {
+        goes_for_any: impl Fn(FileId) -> bool,
+    ) -> Vec<Range<usize>> {
         let Some(masks) = view.snapshot().masks() else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
-        let has_many_masks = view.engine().kernel().mask_bytes()? > MANY_MASKS_BYTES;
-        let goes_for_any = |file| has_many_masks && may_go_for_any(file);
         let mut goes = vec![false; self.list.blocks.len()];
         for group in &self.packs {
             goes[group.clone()].fill(true);
@@ -369,7 +374,7 @@ impl Step {
                 due.push(at..at + 1);
             }
         }
-        Ok(due)
+        due
     }
 
     /// Runs of blocks in order that are one block together, among those that may go.
