@@ -55,6 +55,7 @@ use crate::expired_rows::{Expiry, delete_expired};
 use crate::jobs::board::JobKind;
 use crate::jobs::pace::{Pace, Unlimited};
 use crate::table::{Maintained, Table};
+use std::collections::HashSet;
 use thalweg_kernel::{Error, ErrorKind, Result};
 
 /// Steps in a row that may lose a race against another edit. From the third on deletions of rows of the table wait.
@@ -224,7 +225,7 @@ pub(crate) fn put_in_order(
     for _ in 0..shrinks {
         size = size.shrunk().unwrap_or(size);
     }
-    let (mut steps_from_here, mut first_files) = (None, None);
+    let (mut steps_from_here, mut written) = (None, HashSet::new());
     let Maintenance {
         has_garbage,
         raw_sizes,
@@ -244,7 +245,7 @@ pub(crate) fn put_in_order(
             size,
             due: work.due,
             any_deleted: work.any_deleted,
-            first_files: &mut first_files,
+            written: &written,
         };
         let planned = Step::plan(&view, scope, Sizes::new(&view, sizes), go_on);
         let step = match planned.map_err(|e| table.name_error(e))? {
@@ -282,6 +283,7 @@ pub(crate) fn put_in_order(
                     work.pace.stepped(ran.rows);
                 }
                 done.rows += ran.rows;
+                written.extend(ran.files);
                 for block in ran.left_alone {
                     sizes.leave_alone(block);
                 }

@@ -114,9 +114,11 @@ impl Step {
         let masks = view.snapshot().masks();
         let hidden = { removed.iter() }.filter_map(|item| masks?.of_item(item));
         let left_out = hidden.map(MaskList::rows).sum();
+        let roots = writer.output.into_fragments()?;
+        writer.ran.files = roots.iter().map(|root| root.address.file).collect();
         let edit = Edit::Replace(ReplaceEdit {
             left_out,
-            ..ReplaceEdit::of_rows(table.id(), removed, writer.output.into_fragments()?)
+            ..ReplaceEdit::of_rows(table.id(), removed, roots)
         });
         let commit = Commit {
             edits: vec![edit],

@@ -39,8 +39,8 @@ pub(super) struct Scope<'a> {
     pub(super) due: Option<Due>,
     /// A single deleted row has its block or file written anew.
     pub(super) any_deleted: bool,
-    /// The files that had blocks when the call began, once they were collected.
-    pub(super) first_files: &'a mut Option<HashSet<FileId>>,
+    /// The files that the call has written so far.
+    pub(super) written: &'a HashSet<FileId>,
 }
 
 /// A step, or why there is none.
@@ -85,6 +85,8 @@ pub(super) struct Ran {
     pub(super) left_alone: Vec<Address>,
     /// Something else than copies was written.
     pub(super) has_changed: bool,
+    /// The files that it has written.
+    pub(super) files: Vec<FileId>,
 }
 
 impl Step {
@@ -112,7 +114,7 @@ impl Step {
             size,
             due,
             any_deleted,
-            first_files,
+            written,
         } = scope;
         let list = BlockList::read(view)?;
         sizes.retain(&list.blocks);
@@ -131,14 +133,10 @@ impl Step {
             }
         }
         if due.is_none() {
-            let first_files = &*first_files.get_or_insert_with(|| {
-                let blocks = step.list.blocks.iter();
-                blocks.map(|block| block.address.file).collect()
-            });
             let goes_for_any =
                 any_deleted || view.engine().kernel().mask_bytes()? > MANY_MASKS_BYTES;
             let deleted = |step: &Self| {
-                step.due_for_deleted_rows(view, |file| goes_for_any && first_files.contains(&file))
+                step.due_for_deleted_rows(view, |file| goes_for_any && !written.contains(&file))
             };
             step.find_packs(view, None, &deleted, &mut sizes, go_on)?;
         } else if step.merges.is_empty() {
