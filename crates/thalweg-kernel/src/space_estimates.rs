@@ -54,6 +54,11 @@ impl SpaceEstimates {
         }
     }
 
+    /// The full size of a segment.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
     /// Bytes of the reserve that checkpoints and drops may need; the rest is for the unsynced tail of the log.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let around_bytes = segment::SEGMENT_HEADER_BYTES as u64 + NEXT_FRAME_BYTES;

@@ -17,8 +17,8 @@ use crate::purpose::Purpose;
 use crate::space_estimates::MIN_RESERVE_CHECKPOINTS;
 use std::sync::Arc;
 
-/// Deleted open rows of fewer bytes are covered with others, unless space is short.
-const MIN_COVERED_BYTES: u64 = 16 << 10;
+/// Deleted open rows of less than this part of a full segment (16 KiB) are covered with others, unless space is short.
+const COVERED_SHARE: u64 = 4096;
 
 impl Leader {
     /// Puts a commit after the pending frames and applies it.
@@ -43,7 +43,8 @@ impl Leader {
         let Some(front) = self.working.deleted_front(table) else {
             return Ok(());
         };
-        if front.bytes < MIN_COVERED_BYTES && !self.supply.is_short() {
+        let is_short = self.supply.is_short();
+        if front.bytes < self.supply.sizes.limit_bytes() / COVERED_SHARE && !is_short {
             return Ok(());
         }
         let Some(state) = self.working.table(table) else {
@@ -61,10 +62,10 @@ impl Leader {
             }],
             ..Commit::default()
         };
-        let as_drop = Purpose::Drop {
+        let as_drop = is_short.then_some(Purpose::Drop {
             open_bytes: front.bytes,
-        };
-        match self.accept_or_refuse(cover, Some(as_drop)) {
+        });
+        match self.accept_or_refuse(cover, as_drop) {
             // They stay until they are covered with others.
             Err(Failure::Refused(_)) => Ok(()),
             done => done.map(|_| ()),
@@ -100,7 +101,8 @@ impl Leader {
             .and_then(|()| self.working.cut_runs(&mut commit, &*self.store))
             .map_err(Failure::Refused)?;
         let number = self.working.commit.next().map_err(Failure::Refused)?;
-        if as_drop.is_some() {
+        // Deletions are many more than drops: they look for room only where there is little.
+        if as_drop.is_some() && (commit.drops_tables() || self.supply.is_short()) {
             self.make_room_to_drop()?;
             self.ensure_epoch_to_drop()?;
         } else {
