@@ -23,6 +23,7 @@ use crate::upkeep::Upkeep;
 use crate::writer::Writer;
 use std::path::Path;
 use std::sync::Arc;
+use thalweg_env::sync::MutexGuard;
 use thalweg_env::{Env, Owner};
 
 /// A database that is open, for writing or for reading.
@@ -221,6 +222,14 @@ impl Kernel {
     /// Makes blocks of all open rows of a table, short ones too.
     pub fn encode_open_rows(&self, table: TableId) -> Result<()> {
         self.upkeep()?.encode_open_rows(table)
+    }
+
+    /// Keeps blocks from being moved out of segments, and files from being removed, until the guard is dropped.
+    ///
+    /// # Errors
+    /// `Unavailable` for a reader.
+    pub fn pause_cleaning(&self) -> Result<MutexGuard<'_, ()>> {
+        Ok(self.upkeep()?.pause_cleaning())
     }
 
     /// Writes a checkpoint: the next opening has nothing to replay.

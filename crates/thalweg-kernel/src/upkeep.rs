@@ -26,7 +26,7 @@ use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_env::JoinHandle;
-use thalweg_env::sync::Mutex;
+use thalweg_env::sync::{Mutex, MutexGuard};
 
 /// The work that errors name after a panic in it.
 const ENCODING: &str = "encoding open rows";
@@ -320,6 +320,11 @@ impl Upkeep {
             Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
             done => done.map(|_| ()),
         }
+    }
+
+    /// Nothing is moved or removed until the guard is dropped.
+    pub(crate) fn pause_cleaning(&self) -> MutexGuard<'_, ()> {
+        self.cleaning.lock()
     }
 
     /// Whether garbage waits for snapshots to go.

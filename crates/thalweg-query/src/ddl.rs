@@ -32,22 +32,21 @@ pub(crate) fn create_table(
     defaults: Vec<(String, Constant)>,
 ) -> Result<QueryResult> {
     let fields = create.columns.iter().map(|column| Ok(field(column)?.0));
-    let mut fields: Vec<Field> = fields.collect::<Result<_>>()?;
-    let unique = unique_key(create, &mut fields)?;
     // Without a handle: others may drop it at once.
-    add_table(create, fields, |name, schema, options| {
-        if !(unique.is_empty() || options.unique.is_empty()) {
-            return Err(unsupported(ONE_KEY));
-        }
-        let mut options = CreateOptions {
-            defaults,
-            ..options.clone()
-        };
-        if !unique.is_empty() {
-            options.unique = unique;
-        }
-        engine.add_table(name, schema, &options)
-    })?;
+    add_table(
+        create,
+        fields.collect::<Result<_>>()?,
+        |name, schema, options| {
+            engine.add_table(
+                name,
+                schema,
+                &CreateOptions {
+                    defaults,
+                    ..options
+                },
+            )
+        },
+    )?;
     Ok(QueryResult::count(0))
 }
 
@@ -67,7 +66,7 @@ pub(crate) fn create_table_for(
         Field::new(field.name(), data_type, true)
     });
     add_table(create, fields.collect(), |name, schema, options| {
-        engine.begin_table(name, schema, options)
+        engine.begin_table(name, schema, &options)
     })
 }
 
@@ -84,13 +83,20 @@ fn stored_type(data_type: &DataType) -> DataType {
 /// Adds the table of a CREATE TABLE statement by `add` and returns its result; `None` for IF NOT EXISTS and a table that exists.
 fn add_table<T>(
     create: &CreateTable,
-    fields: Vec<Field>,
-    add: impl FnOnce(&str, &Schema, &CreateOptions) -> Result<T>,
+    mut fields: Vec<Field>,
+    add: impl FnOnce(&str, &Schema, CreateOptions) -> Result<T>,
 ) -> Result<Option<T>> {
     refuse_extras(create)?;
     let name = table_name(&create.name)?;
-    let options = CreateOptions::from_pairs(options(&create.table_options)?)?;
-    match add(&name, &Schema::new(fields), &options) {
+    let mut options = CreateOptions::from_pairs(options(&create.table_options)?)?;
+    let unique = unique_key(create, &mut fields)?;
+    if !(unique.is_empty() || options.unique.is_empty()) {
+        return Err(unsupported(ONE_KEY));
+    }
+    if !unique.is_empty() {
+        options.unique = unique;
+    }
+    match add(&name, &Schema::new(fields), options) {
         Err(error) if create.if_not_exists && error.kind() == ErrorKind::AlreadyExists => Ok(None),
         done => done.map(Some),
     }
@@ -110,6 +116,7 @@ fn refuse_extras(create: &CreateTable) -> Result<()> {
             create.like.is_some() || create.clone.is_some(),
             "LIKE and CLONE",
         ),
+        (create.inherits.is_some(), "INHERITS"),
         (
             create.primary_key.is_some(),
             "PRIMARY KEY after the columns",

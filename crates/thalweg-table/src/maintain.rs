@@ -239,6 +239,9 @@ pub(crate) fn put_in_order(
             return Err(table.name_error(interrupted()));
         }
         check(go_on).map_err(|e| table.name_error(e))?;
+        // Blocks that are moved out of segments meanwhile would make each attempt lose its race as well.
+        let cleaning = turn.is_held().then(|| engine.kernel().pause_cleaning());
+        let _cleaning = cleaning.transpose()?;
         let view = table.view()?;
         let scope = Scope {
             until,

@@ -449,6 +449,34 @@ fn of_equal_rows_as_many_go_as_were_deleted() {
     assert_eq!(rows, 3);
 }
 
+/// They are other rows, though those that were deleted are not there any more, since open rows are covered then.
+#[test]
+fn open_rows_that_others_have_deleted_and_stored_anew_are_not_deleted() {
+    for batch_rows in [4, 10] {
+        let engine = engine();
+        let options = CreateOptions::stream("ts").with("block_rows", "8192");
+        let table = engine.create_table("c", &schema(), &options).unwrap();
+        let append = || {
+            for first in (0..2_000).step_by(batch_rows) {
+                let numbers = first..first + i64::try_from(batch_rows).unwrap();
+                let rows: Rows = numbers.map(|number| (number, (number, 0))).collect();
+                table.append([Ok(batch(&rows))], PROCESS).unwrap();
+            }
+        };
+        append();
+        let transaction = engine.transaction().unwrap();
+        let inside = transaction.table("c").unwrap();
+        let deleted = inside.delete_range(KeyRange::from(0..=4), None);
+        assert_eq!(deleted.unwrap(), 5);
+        let deleted = table.delete_range(KeyRange::ALL, PROCESS);
+        assert_eq!(deleted.unwrap(), 2_000);
+        append();
+        let refused = transaction.commit(PROCESS).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Query, "{refused}");
+        assert_eq!(table.view().unwrap().row_count(), 2_000);
+    }
+}
+
 #[test]
 fn rows_picked_within_a_transaction_are_deleted_by_it_alone() {
     let engine = engine();

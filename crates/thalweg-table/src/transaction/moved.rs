@@ -2,7 +2,8 @@
 //!
 //! Invariants: a row is found in a piece of the newest snapshot that was not in the one of the transaction, or in the same piece and
 //! not hidden meanwhile. Rows are told apart by their values in all columns, bit by bit; of equal ones as many are found as are
-//! deleted, and it does not matter which.
+//! deleted, and it does not matter which. Open rows that came since are left alone; a block may have rows that came since beside
+//! older ones, and does not tell them apart.
 //!
 //! Rejected: to keep maps of what rewrites and covers move. They would have to be kept for as long as the oldest transaction is open,
 //! by everything that moves rows, and most transactions lose no race.
@@ -126,7 +127,6 @@ impl Moved {
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
         let converter = RowConverter::new(fields.collect()).map_err(of_values)?;
         let (mut wanted, keys) = self.wanted(base, &converter)?;
-        let known_parts = open_parts(base);
         let request = ScanRequest {
             keys,
             ..ScanRequest::default()
@@ -141,7 +141,8 @@ impl Moved {
             }
             let was_there = match piece {
                 Piece::Block { place, .. } => has_item(base, place.item)?,
-                Piece::Open(open) => known_parts.contains(&(open.commit, open.number)),
+                // Open rows stay what they are until they become a block: others came since.
+                Piece::Open(_) => true,
             };
             if was_there {
                 continue;
