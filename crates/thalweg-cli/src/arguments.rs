@@ -119,6 +119,15 @@ pub(crate) struct ImportOptions {
     /// Regular cuts of the new table, as "1 day"
     #[arg(long, value_name = "SPAN")]
     pub(crate) split: Option<String>,
+    /// The columns of the new table whose values together belong to one row alone, as device,ts
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) unique: Option<String>,
+    /// Which of two such rows the new table keeps: "last", "first", or neither of them, "error" [default: error]
+    #[arg(long, value_name = "ROW")]
+    pub(crate) on_duplicate: Option<String>,
+    /// How old rows of the new table get, as "90 days"
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) retention: Option<String>,
     /// The type of a column of the new table, as "value=varchar"; may be repeated [default: found in the file]
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = ColumnType::parse)]
     pub(crate) types: Vec<ColumnType>,

@@ -55,6 +55,9 @@ pub(super) fn create_options(options: &ImportOptions) -> Result<CreateOptions, F
         ("key", &options.key),
         ("dimensions", &options.dimensions),
         ("split", &options.split),
+        ("unique", &options.unique),
+        ("on_duplicate", &options.on_duplicate),
+        ("retention", &options.retention),
     ];
     let given = given
         .into_iter()
@@ -98,10 +101,25 @@ pub(super) fn check_options(table: &Table, options: &ImportOptions) -> Result<()
     {
         return differs("split", split.unwrap_or("none"), wanted);
     }
+    let own = definition.options();
+    let given = [
+        ("unique", &options.unique),
+        ("on_duplicate", &options.on_duplicate),
+        ("retention", &options.retention),
+    ];
+    for (option, wanted) in given {
+        let is = own.iter().find(|(name, _)| *name == option);
+        let is = is.map(|(_, value)| value.as_str());
+        if let Some(wanted) = wanted
+            && !same_span(wanted, is)
+        {
+            return differs(option, is.unwrap_or("none"), wanted);
+        }
+    }
     Ok(())
 }
 
-/// Whether two spans are written alike, but for case, blanks and the end of a plural.
+/// Whether two spans, or lists of names, are written alike, but for case, blanks and the end of a plural.
 fn same_span(wanted: &str, is: Option<&str>) -> bool {
     let plain = |span: &str| {
         let span: String = span.split_whitespace().collect();

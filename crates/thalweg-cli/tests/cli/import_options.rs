@@ -159,6 +159,40 @@ fn options_of_a_table_that_is_there_are_compared() {
     assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
 }
 
+#[test]
+fn a_new_table_may_have_a_unique_key_and_a_retention() {
+    let place = Place::new();
+    let text = "ts,id,v\n2126-01-01,1,1\n2126-01-01,1,2\n2126-01-02,1,3\n";
+    let keyed = ["--time", "ts", "--unique", "id,ts"];
+    let message = import(&place, "t.csv", text, &keyed).fails(1);
+    assert!(message.contains("unique key"), "{message}");
+    let kept = [&keyed[..], &["--on-duplicate", "last"]].concat();
+    import(
+        &place,
+        "t.csv",
+        text,
+        &[&kept[..], &["--retention", "90 days"]].concat(),
+    )
+    .ok();
+    assert_eq!(place.sql("SELECT v FROM t ORDER BY ts"), "v\n2\n3\n");
+    import(&place, "t.csv", text, &kept).ok();
+    assert_eq!(place.sql("SELECT count(*) AS n FROM t"), "n\n2\n");
+    for (more, wanted) in [
+        (["--unique", "id"], "its unique is id, ts, not id"),
+        (
+            ["--on-duplicate", "first"],
+            "its on_duplicate is last, not first",
+        ),
+        (
+            ["--retention", "9 days"],
+            "its retention is 90 days, not 9 days",
+        ),
+    ] {
+        let message = import(&place, "t.csv", text, &more).fails(2);
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
 /// Imports a file and returns the lines that are printed about it.
 #[track_caller]
 pub(super) fn told(text: &str, more: &[&str]) -> String {

@@ -40,11 +40,17 @@ impl Leader {
     /// Covers open rows that are all deleted, by a commit of its own: else each checkpoint has them until they would make blocks, and
     /// on a full disk they keep the room that they were deleted for. A few bytes may stay where there is space.
     fn cover_deleted(&mut self, table: TableId) -> Outcome<()> {
+        let min_bytes = self.supply.sizes.limit_bytes() / COVERED_SHARE;
+        let is_enough = |bytes: u64| bytes >= min_bytes || self.supply.is_short();
+        // The rows of a small table that changes one by one are not walked each time.
+        let open = self.working.open.get(table);
+        if !open.is_some_and(|open| is_enough(open.bytes)) {
+            return Ok(());
+        }
         let Some(front) = self.working.deleted_front(table) else {
             return Ok(());
         };
-        let is_short = self.supply.is_short();
-        if front.bytes < self.supply.sizes.limit_bytes() / COVERED_SHARE && !is_short {
+        if !is_enough(front.bytes) {
             return Ok(());
         }
         let Some(state) = self.working.table(table) else {
@@ -62,7 +68,7 @@ impl Leader {
             }],
             ..Commit::default()
         };
-        let as_drop = is_short.then_some(Purpose::Drop {
+        let as_drop = self.supply.is_short().then_some(Purpose::Drop {
             open_bytes: front.bytes,
         });
         match self.accept_or_refuse(cover, as_drop) {
