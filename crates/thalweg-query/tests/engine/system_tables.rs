@@ -167,7 +167,7 @@ fn system_tables_are_described_and_never_changed() {
     assert_eq!(described[0].num_rows(), 9);
     assert_eq!(
         run(&engine, "SHOW COLUMNS FROM THALWEG_TABLES")[0].num_rows(),
-        11
+        12
     );
     let (kind, message) = fail(
         &engine,
