@@ -170,8 +170,8 @@ class Database:
     def executemany(self, text: str, rows: Iterable[_Params]) -> Result:
         """Runs one statement for each of `rows`, which are lists for ? and $1, or dicts for $name. Returns one row, count.
 
-        An INSERT INTO ... VALUES of one row stores all of them in one commit, or none; every other statement, also with OR
-        REPLACE, OR IGNORE or ON CONFLICT, is run by itself: those before one that fails stay, unless a transaction holds them.
+        An INSERT INTO ... VALUES of one row stores all of them in one commit, or none; every other statement is run by
+        itself.
 
         >>> import thalweg
         >>> db = thalweg.connect(":memory:")
