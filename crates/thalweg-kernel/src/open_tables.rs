@@ -60,13 +60,6 @@ impl Open {
         Some(bytes)
     }
 
-    /// Bytes of the rows of the commits up to `covered`.
-    pub(crate) fn bytes_up_to(&self, covered: CommitNo) -> u64 {
-        let covers = |(commit, ..): &&(CommitNo, u32, u32)| *commit <= covered;
-        let counts = self.counts.iter().take_while(covers);
-        counts.map(|(.., bytes)| u64::from(*bytes)).sum()
-    }
-
     /// Rows and bytes of a part of a commit that is open.
     fn part(&self, commit: CommitNo, number: u32) -> Option<(u32, u32)> {
         let first = self.counts.partition_point(|(other, ..)| *other < commit);

@@ -179,7 +179,7 @@ impl<'a> Work<'a> {
         pace: &Unlimited,
     };
 
-    /// The same, but what few deleted rows are worth only where masks take much room.
+    /// The same, but blocks with few deleted rows are written anew only while masks take much room.
     const FOR_ROOM: Work<'static> = Work {
         any_deleted: false,
         ..Self::ALL

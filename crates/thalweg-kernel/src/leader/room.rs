@@ -102,8 +102,9 @@ impl Leader {
         }
     }
 
-    /// What a commit is as a drop, if it frees more than the beginning of an epoch and the checkpoints take that come before its
-    /// files are removed. Deletions that free less would use up the reserve one after the other.
+    /// The purpose of a commit that may use the reserve as drops do: one that frees more than three checkpoints take, which are the
+    /// beginning of an epoch and two before files are removed. Deletions that free less would use up the reserve one after the
+    /// other.
     pub(super) fn as_drop(&self, commit: &Commit) -> Option<Purpose> {
         if !commit.may_free_much() {
             return None;

@@ -9,7 +9,7 @@ use crate::ids::{CommitNo, TableId};
 pub(crate) struct FreedBytes {
     /// The blocks that it deletes as runs; of dropped tables all that there can be.
     pub(crate) blocks: u64,
-    /// The open rows that it takes out, or deletes by whole parts: they are in each checkpoint.
+    /// The open rows that it deletes by whole parts: they are in each checkpoint.
     pub(crate) open: u64,
 }
 
@@ -42,11 +42,6 @@ impl Working {
             let whole = edit.parts.iter().filter(|part| part.is_whole());
             let bytes = whole.filter_map(|part| open?.bytes_of_part(part.commit, part.part));
             freed.open += bytes.map(u64::from).sum::<u64>();
-        }
-        for group in &commit.groups {
-            let open = self.open.get(group.head.table);
-            let covered = open.zip(group.head.covers);
-            freed.open += covered.map_or(0, |(open, last)| open.bytes_up_to(last));
         }
         freed
     }
